@@ -2,9 +2,9 @@
 
     python3 plot_layers.py results/h100/layers.json --out results/h100/layers.png
 
-There is a column for each type of adapters, checkpointed and not. It shows by rank the time of a training step, the
-time of a forward pass without gradients, the host's time and the peak of memory, each over that of PEFT's LoRA in the
-same run.
+There is a column for each setting of the adapters in the report, checkpointed and not. It shows by rank the time of a
+training step, the time of a forward pass without gradients, the host's time and the peak of memory, each over that of
+PEFT's LoRA in the same run.
 """
 
 import argparse
@@ -17,9 +17,12 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 QUANTITIES = {"wall_ms": "training step", "forward_ms": "forward alone", "cpu_ms": "host time",
               "peak_megabytes": "peak memory"}
-CONTENDERS = {"DoRA, PEFT": ("DoRA by PEFT", "#d79b3f"), "DoRA, dorajit": ("DoRA by dorajit", "#2e7d32"),
+CONTENDERS = {"DoRA, PEFT": ("DoRA by PEFT", "#d79b3f"), "DoRA, open kernels": ("DoRA by Axolotl", "#7a8fb8"),
+              "DoRA, dorajit": ("DoRA by dorajit", "#2e7d32"),
+              "DoRA, dorajit, low_rank dropout": ("with low_rank dropout", "#9ccc9c"),
               "DoRA, dorajit, saved outputs": ("with saved outputs", "#9ccc9c")}
-SUFFIXES = {"": "bf16 adapters", ", fp32 adapters, autocast": "f32 adapters, autocast"}
+SUFFIXES = {"": "bf16 adapters", ", fp32 adapters, autocast": "f32 adapters, autocast",
+            ", fp32 adapters": "f32 adapters", ", fp32": "f32"}
 
 
 def draw(axes, rows, quantity, is_checkpointed, suffix):
@@ -46,9 +49,12 @@ def main():
     options = parser.parse_args()
     with open(options.report, encoding="utf-8") as file:
         report = json.load(file)
-    columns = [(is_checkpointed, suffix) for is_checkpointed in (True, False) for suffix in SUFFIXES]
-    figure, panels = plt.subplots(len(QUANTITIES), len(columns), figsize=(13, 9), sharey="row", layout="constrained")
-    for line, (quantity, title) in zip(panels, QUANTITIES.items()):
+    names = {row["name"] for row in report["rows"]}
+    columns = [(is_checkpointed, suffix) for is_checkpointed in (True, False) for suffix in SUFFIXES
+               if "LoRA, PEFT" + suffix in names]
+    quantities = {name: title for name, title in QUANTITIES.items() if name in report["rows"][0]}
+    figure, panels = plt.subplots(len(quantities), len(columns), figsize=(13, 9), sharey="row", layout="constrained")
+    for line, (quantity, title) in zip(panels, quantities.items()):
         line[0].set_ylabel(title, fontsize=9)
         for axes, (is_checkpointed, suffix) in zip(line, columns):
             draw(axes, report["rows"], quantity, is_checkpointed, suffix)
@@ -57,8 +63,10 @@ def main():
     panels[0][0].legend(fontsize=8)
     shape = report["options"]
     device = report.get("device", options.device)
-    figure.suptitle(f"{shape['layers']} Llama-shaped layers, width {shape['width']}, {shape['tokens']} tokens, over PEFT's "
-                    f"LoRA (1){', ' + device if device else ''}", fontsize=11)
+    kind = "linear" if shape.get("plain") else "Llama-shaped"
+    recipe = f"{', NF4' if shape.get('quantized') else ''}{', dropout' if shape.get('dropout') else ''}"
+    figure.suptitle(f"{shape['layers']} {kind} layers, width {shape['width']}, {shape['tokens']} tokens{recipe}, over "
+                    f"PEFT's LoRA (1){', ' + device if device else ''}", fontsize=11)
     figure.savefig(options.out, dpi=100)
 
 

@@ -43,7 +43,6 @@ CODE
 
 lint_python() {
   has_python || return 0
-  # Not the C++ extension: it is compiled by users against their PyTorch, not by this build.
   # shellcheck disable=SC2046
   tidy release $(cd "$root" && git ls-files ':(glob)bindings/python/*.cc')
 }

@@ -27,7 +27,6 @@ struct Eligibility {
   std::array<PyObject*, 2> plain_types{};  // torch.Tensor and torch.nn.Parameter
   PyObject* is_grad_enabled = nullptr;
   std::array<Sign, 4> signs{};
-  std::uint64_t observers = 0;     // the dispatch keys of observers
   PyObject* forward_ad = nullptr;  // the variables of torch.autograd.forward_ad
 };
 
@@ -86,10 +85,9 @@ bool is_observed() {
 
 void configure_eligibility(const py::type& tensor, const py::type& parameter,
                            const py::object& is_grad_enabled, const py::list& signs,
-                           std::uint64_t observers, const py::dict& forward_ad) {
+                           const py::dict& forward_ad) {
   kept() = {.plain_types = {tensor.inc_ref().ptr(), parameter.inc_ref().ptr()},
             .is_grad_enabled = is_grad_enabled.inc_ref().ptr(),
-            .observers = observers,
             .forward_ad = forward_ad.inc_ref().ptr()};
   for (std::size_t i = 0; i < kept().signs.size(); ++i) {
     const py::tuple sign = signs[i];  // (function, quiet) or (function, quiet, argument)
@@ -118,11 +116,11 @@ void add_eligibility(py::module_& module) {
              "Whether a mode, a tracer or a transform of PyTorch observes single operations.");
   module.def(
       "configure_eligibility", &configure_eligibility, arg("tensor"), arg("parameter"),
-      arg("is_grad_enabled"), arg("signs"), arg("observers"), arg("forward_ad"),
-      "(type, type, Callable[[], bool], list[tuple[Any, ...]], int, dict[str, Any]) -> None\n\n"
+      arg("is_grad_enabled"), arg("signs"), arg("forward_ad"),
+      "(type, type, Callable[[], bool], list[tuple[Any, ...]], dict[str, Any]) -> None\n\n"
       "Passes PyTorch's objects by which the route of a call is found: the plain types of tensors; "
       "torch.is_grad_enabled; for each kind of observer a function, its result while there is "
-      "none, and its argument if it takes one; the dispatch keys of observers; the variables of "
+      "none, and its argument if it takes one; the variables of "
       "torch.autograd.forward_ad.");
 }
 
@@ -142,7 +140,5 @@ int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scal
   const int has_graph = builds_graph(tensors);
   return has_graph < 0 ? -1 : has_graph > 0 ? kAutograd : kNobody;
 }
-
-const std::uint64_t& observers() { return kept().observers; }
 
 }  // namespace dorajit::python

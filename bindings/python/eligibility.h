@@ -4,7 +4,6 @@
 
 #include <pybind11/pybind11.h>
 
-#include <cstdint>
 #include <span>
 
 namespace dorajit::python {
@@ -22,9 +21,5 @@ bool is_plain(PyObject* tensor);
 // A Seen value for an eager call with these tensors and scalars; kSomebody also if a tensor is not
 // plain or a scalar is not a float. Negative if a Python error is set.
 int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars);
-
-// The dispatch keys that a thread includes while something observes its operations. The reference
-// is valid for the life of the process; the value is 0 until configure_eligibility has set it.
-const std::uint64_t& observers();
 
 }  // namespace dorajit::python

@@ -120,10 +120,9 @@ PYBIND11_MODULE(_native, module) {
       "log) -> exception.");
   native::dtype_alone();
   native::add_operations(module);
+  native::add_linear(module);
   native::add_own_kernels(module);
   native::add_eligibility(module);
-  native::add_call_table(module);
-  native::add_extension_folder(module);
   native::add_tensor_state(module);
   module.def("statistics", &native::statistics,
              "() -> dict[str, Any]\n\n"

@@ -10,19 +10,15 @@
 
 namespace dorajit::python {
 
-// Runs `call(engine, error)`. The caller must not hold the GIL.
-template <class Call>
-dorajit_status run_with_engine(const Call& call, dorajit_error** error) {
-  dorajit_engine* engine = nullptr;
-  const dorajit_status created = engines().current(&engine, error);
-  return created == DORAJIT_OK ? call(engine, error) : created;
-}
-
-// Releases the GIL for the call, because the first call of a problem takes long and other threads
-// may need the GIL.
+// Runs `call(engine, error)`. Releases the GIL for the call, because the first call of a problem
+// takes long and other threads may need the GIL.
 template <class Call>
 dorajit_status try_to_run(const Call& call, dorajit_error*& error) {
-  return without_gil([&] { return run_with_engine(call, &error); });
+  return without_gil([&] {
+    dorajit_engine* engine = nullptr;
+    const dorajit_status created = engines().current(&engine, &error);
+    return created == DORAJIT_OK ? call(engine, &error) : created;
+  });
 }
 
 // As try_to_run; raises its error.

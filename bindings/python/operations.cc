@@ -18,20 +18,13 @@
 #include "bindings/python/native_operation.h"
 #include "bindings/python/operands.h"
 #include "bindings/python/positional_function.h"
+#include "bindings/python/run_operation.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {
-namespace {
 
 namespace py = pybind11;
 
-constexpr std::size_t kMaxScalars = 8;
-constexpr const char* kOperationCapsule = "dorajit.operations.table";
-
-enum class Refusal { kRaised, kReturned };
-
-// Runs an operation; `tensors` are in the order of the operands. Errors that other views of the
-// tensors or PyTorch may avoid are raised, or null is returned, as `refusal` says.
 py::object run_operation(NativeOperation& operation, std::span<PyObject* const> tensors,
                          const double* scalars, Refusal refusal) {
   const auto count = static_cast<std::int32_t>(tensors.size());
@@ -65,6 +58,11 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
   operation.count_call();
   return operands.outputs(operation);
 }
+
+namespace {
+
+constexpr std::size_t kMaxScalars = 8;
+constexpr const char* kOperationCapsule = "dorajit.operations.table";
 
 // The arguments of a call of an operation: its tensors and then its scalars.
 class Call {

@@ -93,19 +93,6 @@ except ImportError as error:
     say("imports without PyTorch, NVRTC and driver")
 
 
-def check_cpp_extension(environment):
-    """The wheel contains all sources of the C++ extension, which users compile."""
-    folder = environment.site / "dorajit" / "cpp_extension"
-    sources = [*folder.glob("*.cc"), *folder.glob("*.h")]
-    expect(folder / "module.cc" in sources, f"of the C++ extension the wheel brought only {sources}")
-    for source in sources:
-        for name in re.findall(r'^#include "(.+)"', source.read_text(), re.MULTILINE):
-            expect((folder / name).is_file(), f"{source.name} includes {name}, which the wheel lacks")
-    code, said = environment.result(environment.program("python"), "-I", "-m", "dorajit.cpp_extension")
-    expect(code != 0 and "pip install torch" in said, f"without PyTorch, compiling it says: {said}")
-    say(f"C++ extension: {', '.join(sorted(source.name for source in sources))}")
-
-
 def check_programs(environment):
     """The programs run, find the shipped databases, and report missing components."""
     program = environment.program("dorajit")
@@ -186,7 +173,6 @@ def main():
             check_needs(environment, glibc)
             check_licences(environment)
             check_without_torch(environment)
-            check_cpp_extension(environment)
             check_programs(environment)
             check_daemon(environment)
             check_nvrtc(environment, arguments.nvrtc and arguments.nvrtc.resolve())

@@ -14,8 +14,7 @@ import pytest
 import torch
 
 import dorajit
-from dorajit import _native, cpp_extension, testing
-from dorajit.layers import linear
+from dorajit import testing
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -50,54 +49,6 @@ def layer_launches(launches):
                   "residual_backward": counts.pop("residual_backward", 0) + counts.pop("magnitude_backward", 0)}
         return {**counts, **{name: count for name, count in merged.items() if count}}
     return since
-
-
-@pytest.fixture(scope="session")
-def compiled_extension():
-    """The C++ extension compiled for this PyTorch; not used."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DORAJIT_CXX")
-        patch.setattr(cpp_extension, "module", None)
-        try:
-            cpp_extension.build()
-        except dorajit.NoCompilerError as error:
-            pytest.skip(str(error))
-        return cpp_extension.module
-
-
-@pytest.fixture
-def compiled(compiled_extension, monkeypatch):
-    """The C++ extension, used by layers."""
-    monkeypatch.setattr(cpp_extension, "module", compiled_extension)
-    return compiled_extension
-
-
-@pytest.fixture
-def python_backward(compiled):
-    """The first argument of each call of Python's backward pass, to which the extension leaves some cases."""
-    asked = []
-
-    def differentiate(*arguments):
-        asked.append(arguments[0])
-        return linear.differentiate(*arguments)
-    compiled.configure(_native.call_table(), differentiate)
-    yield asked
-    compiled.configure(_native.call_table(), linear.differentiate)
-
-
-@pytest.fixture
-def alone(python_backward):
-    """Checks that no backward pass was left to Python."""
-    yield
-    assert not python_backward
-
-
-@pytest.fixture(params=["Python", "C++"])
-def way(request, monkeypatch):
-    """Runs a test with the layer's node in Python and with that of the C++ extension."""
-    module = request.getfixturevalue("compiled_extension") if request.param == "C++" else None
-    monkeypatch.setattr(cpp_extension, "module", module)
-    return request.param
 
 
 @pytest.fixture

@@ -63,3 +63,19 @@ def with_norm(of, norm):
     """The layer with constant norms."""
     adapted = of["weight"] + SCALE * of["lora_B"] @ of["lora_A"]
     return F.linear(of["x"], (of["magnitude"] / norm)[:, None] * adapted, of["bias"])
+
+
+def with_parameters(of):
+    """The operands as parameters of a layer, each with another version."""
+    made = {name: torch.nn.Parameter(of[name].detach(), requires_grad=of[name].requires_grad)
+            for name in ("weight", "lora_A", "lora_B", "magnitude")}
+    with torch.no_grad():
+        for i, one in enumerate(made.values()):
+            for _ in range(i):
+                one.mul_(1)
+    return {**of, **made}
+
+
+def saving(kept):
+    """Saved-tensor hooks that append copies of saved tensors to a list."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one.clone()) or one, lambda one: one)

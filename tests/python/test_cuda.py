@@ -90,7 +90,6 @@ assert torch.equal(dorajit.fused_dora_compose(lora.cuda(), base.cuda(), gain.cud
     assert list((tmp_path / "dorajit" / "artifacts").rglob("*")) and not list(folder.rglob("*"))
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("base_type", [torch.float32, torch.bfloat16])
 def test_new_layer_can_be_captured_after_a_step_of_an_equal_layer(base_type):
     def make():
@@ -150,7 +149,6 @@ def test_compiled_inference_step_is_replayed(launches):
     assert counts == {}
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("training", [False, True])
 def test_compiled_patched_model_is_replayed(training):
     """A tensor that outlives a call must not be allocated in the pool of a graph."""
@@ -179,7 +177,6 @@ def test_compiled_patched_model_is_replayed(training):
                 one.mul_(1.01)
 
 
-@pytest.mark.usefixtures("way")
 def test_make_graphed_callables_replays_both_passes(launches):
     layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(128, 96, device="cuda"), rank=4, alpha=8)
     torch.nn.init.normal_(layer.lora_B.weight)

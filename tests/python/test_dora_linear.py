@@ -7,12 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dorajit.layers import linear
-from compiled_nodes import saving, with_parameters
 from linear_layers import (BF16, F16, F32, F64, MIXES, NAMES, SCALE, STEP, assert_near, bound_of, exact, operands, ours,
-                           step, trained, with_norm)
+                           saving, step, trained, with_norm, with_parameters)
 from reference import assert_same_output
-
-pytestmark = pytest.mark.usefixtures("way")
 
 
 @pytest.mark.parametrize("types", MIXES)

@@ -9,8 +9,6 @@ import torch
 from dorajit import nn
 from dorajit.norms import frozen
 
-pytestmark = pytest.mark.usefixtures("way")
-
 
 def linear(device, bias=False, dtype=torch.float32):
     torch.manual_seed(0)

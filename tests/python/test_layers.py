@@ -10,8 +10,6 @@ from dorajit.layers import dropout as dropped
 from torch import nn
 from torch.nn.utils import prune
 
-pytestmark = pytest.mark.usefixtures("way")
-
 KINDS = ["linear", "linear without bias", "conv1d", "conv2d", "conv3d", "embedding"]
 
 

@@ -27,9 +27,12 @@ def test_patched_model_matches_peft_in_float32(device, layer_launches, kind, bia
     layer_launches()
     with dorajit.patch_peft(strict=True) as patch:
         found = results(model, x)
-        # With dropout the delta uses another base result than the one that it is added to.
+        # With dropout the delta uses another base result than the one that it is added to. The node of a linear layer
+        # has one pass more for the gradient of that base result.
         apart = lora_dropout > 0 and kind != "embedding"
-        ops = ("compose_inner", "backward") if apart else ("compose_residual", "residual_backward")
+        ops = ["compose_residual", "residual_backward"]
+        if apart:
+            ops = [*ops, "backward"] if kind == "linear" else ["compose_inner", "backward"]
         assert layer_launches() == {"norm": 1, **dict.fromkeys(ops, 1)}
     assert not patch.refused
     assert_same(found, expected, 1e-5)
@@ -48,7 +51,6 @@ def test_patched_model_matches_peft_in_bfloat16(device, kind, autocast_adapter):
         assert_same(results(model, x), expected, 6e-2)
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", KINDS)
 def test_patched_model_matches_peft_under_autocast(device, kind):
     model = perturb(adapted(kind, device, torch.bfloat16))
@@ -229,7 +231,6 @@ def test_patched_model_with_kernels_off_matches_peft(device, layer_launches):
         assert layer_launches() == {}
 
 
-@pytest.mark.usefixtures("way")
 def test_patched_model_with_gradient_checkpointing_matches_peft(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)

@@ -51,6 +51,9 @@ METHODS = ("Linear.forward", "DoraLinearLayer.forward", "_DoraConvNdLayer.forwar
            "DoraLinearLayer.get_weight_norm", "_DoraConvNdLayer.get_weight_norm", "BaseTuner._cast_adapter_dtype")
 
 
+OF_QUANTIZED = {"Linear4bit.forward", "HqqLoraLinear.forward"}  # where PEFT has loaded their modules
+
+
 def owner_of(label):
     from peft.tuners.lora import layer, variants
     from peft.tuners.tuners_utils import BaseTuner
@@ -83,7 +86,7 @@ def test_each_unknown_method_is_left_to_peft_separately(monkeypatch, device, lab
         patch = dorajit.patch_peft()
     with patch:
         assert set(patch.refused) == {label}
-        assert set(patch.replaced) == set(METHODS) - {label}
+        assert set(patch.replaced) - OF_QUANTIZED == set(METHODS) - {label}
         found = numbers()
     assert_same(found[0], expected[0], 1e-5)
     for one, other in zip(found[1], expected[1]):

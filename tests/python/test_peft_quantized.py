@@ -66,11 +66,7 @@ def test_patched_quantized_layer_matches_peft(device, layer_launches, make, made
         model = model or perturb(adapted(make, device))
         layer_launches()
         found = results(model, x)  # once, because PEFT's DoRA over 8 bits fails in a second pass on a CPU
-    # A bias that requires grad, as in HQQ, gets its gradient from PyTorch.
-    bias = getattr(model.base_model.model[0].base_layer, "bias", None)
-    is_folded = bias is None or not bias.requires_grad
-    ops = ("compose_residual", "residual_backward") if is_folded else ("compose_inner", "backward")
-    assert layer_launches() == {"norm": 1, **dict.fromkeys(ops, 1)}
+    assert layer_launches() == {"norm": 1, "compose_residual": 1, "residual_backward": 1}
     assert_same(found, expected, 1e-5)
 
 
@@ -83,7 +79,8 @@ def test_new_adapter_does_not_change_outputs(device, launches, make):
         found = model(x)
         assert launches()["compose_residual"] == 1
         with model.disable_adapter():
-            assert torch.equal(found, model(x))
+            # The node multiplies by the dequantized weight, torchao by integers and then by their scale.
+            torch.testing.assert_close(found, model(x), rtol=0, atol=1e-6 if make is torchao else 0)
 
 
 @pytest.mark.parametrize("make", [nf4, hqq])
@@ -92,7 +89,9 @@ def test_merge_of_quantized_layer_matches_peft(device, make):
     x = torch.randn(3, IN, device=device)
     outputs = []
     for patched in (True, False):
-        model = perturb(adapted(make, device)).eval()
+        # In training mode: for inference on a CPU bitsandbytes changes the layout of the weight, which its own
+        # dequantization, and so a merge, then reads wrongly.
+        model = perturb(adapted(make, device)).train()
         with torch.no_grad():
             before = model(x)
             patch = dorajit.patch_peft(strict=True) if patched else None

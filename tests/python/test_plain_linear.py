@@ -10,8 +10,6 @@ from reference import assert_same_output
 from torch import nn
 from torch.nn.utils import parametrizations
 
-pytestmark = pytest.mark.usefixtures("way")
-
 KINDS = ["nn", "peft"]
 
 

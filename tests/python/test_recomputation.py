@@ -14,8 +14,6 @@ from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
 import dorajit
 from dorajit.norms import norm_kernel, recomputation
 
-pytestmark = pytest.mark.usefixtures("way")
-
 
 @pytest.fixture(autouse=True)
 def forgotten():

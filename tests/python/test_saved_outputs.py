@@ -3,14 +3,12 @@
 import dorajit
 import pytest
 import torch
-from compiled_nodes import with_parameters
 from dorajit.control import state
-from linear_layers import BF16, F16, F32, F64, NAMES, STEP, assert_near, bound_of, exact, operands, ours, step, trained
+from linear_layers import (BF16, F16, F32, F64, NAMES, STEP, assert_near, bound_of, exact, operands, ours, step, trained,
+                           with_parameters)
 from torch.utils.checkpoint import CheckpointError, checkpoint
 
 MIXES = [(F32, F32, F32), (BF16, BF16, BF16), (BF16, BF16, F32), (F16, F16, F32), (F64, F64, F64)]
-pytestmark = pytest.mark.usefixtures("way")
-
 
 @pytest.fixture(autouse=True)
 def saving_outputs():

@@ -7,7 +7,6 @@ import sys
 # From lowest to highest; modules of one line may import each other.
 ROOMS = (
     ("fork_lock", "errors", "checks", "control", "thresholds", "_native", "_torch_setup"),
-    ("cpp_extension",),
     ("distributed",),
     ("operations",),
     ("own_kernels",),

@@ -8,7 +8,7 @@ The operations and layers need PyTorch; everything else works without it. See do
 
 from dorajit import _native, errors
 from dorajit.tools.cache import cache
-from dorajit.control import disabled, force_native, set_save_outputs, tuning
+from dorajit.control import disabled, force_native, set_dropout, set_save_outputs, tuning
 from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error, FallbackError,
                             InternalError, InvalidArgumentError, NoCompilerError, NoDriverError,
                             OutOfMemoryError, UnsupportedError, WrongDeviceError)
@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     _torch, _why_not = None, error.with_traceback(None)
 
-__all__ = ["cache", "disabled", "force_native", "set_save_outputs", "tuning", "CacheError", "CaptureUnsafeError",
+__all__ = ["cache", "disabled", "force_native", "set_dropout", "set_save_outputs", "tuning", "CacheError", "CaptureUnsafeError",
            "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
            "InvalidArgumentError", "NoCompilerError", "NoDriverError", "OutOfMemoryError",
            "UnsupportedError", "WrongDeviceError"]

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 
 from dorajit import _native, fork_lock
 
+_DROPOUTS = "peft", "low_rank"
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
@@ -58,24 +59,21 @@ class Switch:
 class _State:
     """Read on every call."""
 
-    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather", "saves_outputs", "switches")
+    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather", "saves_outputs", "dropout",
+                 "switches")
 
     def __init__(self):
         self.switches = {name: Switch(functools.partial(setattr, self, name))
-                         for name in ("enabled", "fused_backward", "forced")}
+                         for name in ("enabled", "fused_backward", "forced", "dropout")}
         self.switches["forced"].set(False)
         self.read_environment()
-
-    def __setattr__(self, name, value):
-        object.__setattr__(self, name, value)
-        if name == "enabled":
-            _native.allow_call_table(value)
 
     def read_environment(self):
         self.switches["enabled"].set(_flag("PEFT_DORA_FUSED"))
         self.switches["fused_backward"].set(_flag("PEFT_DORA_FUSED_BACKWARD"))
         self.partial_gather = _flag("PEFT_DORA_ALLOW_PARTIAL_GATHER", unset=False)
         self.saves_outputs = _flag("DORAJIT_SAVE_OUTPUTS", unset=False)
+        self.switches["dropout"].set(_choice("DORAJIT_DROPOUT", _DROPOUTS))
 
 
 def _flag(name, unset=True):
@@ -88,6 +86,15 @@ def _flag(name, unset=True):
         warnings.warn(f"environment variable {name} is {value!r}, which is not a valid value; set it to "
                       "1, true, 0 or false", RuntimeWarning, stacklevel=3)
     return unset
+
+
+def _choice(name, values):
+    """The value of an environment variable that is one of `values`; the first one by default."""
+    value = os.environ.get(name, "").strip().lower()
+    if value and value not in values:
+        warnings.warn(f"environment variable {name} is {value!r}, which is not a valid value; set it to "
+                      f"{' or '.join(values)}", RuntimeWarning, stacklevel=3)
+    return value if value in values else values[0]
 
 
 state = _State()
@@ -107,8 +114,8 @@ def force_native() -> Iterator[None]:
     PEFT_DORA_FUSED=0 and PEFT_DORA_FUSED_BACKWARD=0.
     """
     with contextlib.ExitStack() as switches:
-        for one in state.switches.values():
-            switches.enter_context(one.override(True))
+        for name in ("enabled", "fused_backward", "forced"):
+            switches.enter_context(state.switches[name].override(True))
         yield
 
 
@@ -126,6 +133,28 @@ def set_save_outputs(enabled: bool) -> None:
     if not isinstance(enabled, bool):
         raise TypeError(f"set_save_outputs: argument `enabled` is {enabled!r}; give True or False")
     state.saves_outputs = enabled
+
+
+def set_dropout(meaning: str) -> None:
+    """What dropout in front of an adapter drops, from the next forward pass on. With x~ = dropout(x):
+
+    "peft", the default and PEFT's meaning: out = x W^T + (g - 1) x~ W^T + g s B A x~. The base layer's share of the
+    change is dropped, too, which takes a second base product in each direction.
+
+    "low_rank": out = g (x W^T + s B A x~), the meaning of LoRA's dropout and of other DoRA kernels. It has the same
+    expectation, less noise, and the cost of a layer without dropout and the mask. Outputs differ from PEFT's
+    (docs/layers.md, "Dropout").
+
+    It applies to all layers, linear and convolutional. DORAJIT_DROPOUT is the same, and is read again by
+    dorajit.invalidate_environment().
+
+    Raises:
+        ValueError: the meaning is none of these.
+    """
+    if meaning not in _DROPOUTS:
+        raise ValueError(f"set_dropout: argument `meaning` is {meaning!r}; give one of "
+                         f"{', '.join(map(repr, _DROPOUTS))}")
+    state.switches["dropout"].set(meaning)
 
 
 def tuning(policy: str) -> AbstractContextManager[None]:

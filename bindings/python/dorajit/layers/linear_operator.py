@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from dorajit import checks
-from dorajit.layers import linear
+from dorajit.layers import linear, node
 from dorajit.norms import norm, precision
 from dorajit.operations import expression, gain, registration
 
@@ -33,7 +33,7 @@ def _forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, 
         a, b = lora_A.to(dtype), lora_B.to(dtype)
         factors = linear.of_norm(weight, lora_A, lora_B, a, b)
         divisor, factor = norm.divisor_and_gain(weight, *factors, magnitude, scale)
-        out, low, inner = linear.forward(x, product_weight, a, b, factor, bias, scale, keeps_inner)
+        out, low, inner, _ = node.forward(x, node.Call(product_weight, a, b, divisor, factor, scale), bias, keeps_inner)
         inner = x.new_empty(0) if inner is None else inner
         return tuple(one.contiguous() for one in (out, low, inner, factor, divisor))
 
@@ -73,8 +73,9 @@ def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scal
 
 def _backward(d_out, x, weight, lora_A, lora_B, magnitude, low, inner, factor, divisor, scale, dtype, x_dtype, wanted):
     with torch.no_grad(), precision.without_autocast(d_out.device.type):
-        found = linear.gradients(wanted, d_out, x, weight, lora_A.to(dtype), lora_B.to(dtype), low, inner, factor,
-                                 divisor, scale, x_dtype, (lora_A.dtype, lora_B.dtype, magnitude.dtype))
+        call = node.Call(weight, lora_A.to(dtype), lora_B.to(dtype), divisor, factor, scale)
+        found = node.gradients((*wanted, False), d_out, (x, low, inner, None), call, x_dtype,
+                               (lora_A, lora_B, magnitude, None))
         return [one.contiguous() for one in found if one is not None]
 
 
@@ -110,10 +111,11 @@ def _differentiate(ctx, d_out, *_):
     x, weight, lora_A, lora_B, magnitude, *made = ctx.saved_tensors
     wanted, scale = ctx.wanted, ctx.scale
     if torch.is_grad_enabled():  # second-order gradients
-        trained = lora_A, lora_B, magnitude
+        low, inner, factor, divisor = made
         with torch.no_grad():
-            saved = x, weight, lora_A.to(ctx.dtype), lora_B.to(ctx.dtype), *made
-        found = linear.differentiate(wanted, d_out, saved, trained, scale, ctx.x_dtype)
+            call = node.Call(weight, lora_A.to(ctx.dtype), lora_B.to(ctx.dtype), divisor, factor, scale)
+        *found, _ = node.differentiate((*wanted, False), d_out, (x, low, inner, None), call,
+                                       (lora_A, lora_B, magnitude, None), ctx.x_dtype)
     else:
         given = iter(_ops.dora_linear_backward(d_out, x if wanted[1] else None, weight, lora_A, lora_B, magnitude,
                                                *made, scale, ctx.dtype, ctx.x_dtype, wanted))

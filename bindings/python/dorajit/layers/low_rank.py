@@ -38,7 +38,7 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
         scale: a float.
         keeps_inner: whether inner is returned.
     """
-    if low.is_cuda and state.enabled and serves(low.device, low.dtype, *lora_B.shape):
+    if state.enabled and serves(lora_B):
         dtype = expression.sum_type(low, result) if keeps_inner else None
         made = run.launch(_compose_low_rank, (low, lora_B, result, gain, bias), (result, dtype), scale)
         if made is not None:
@@ -46,9 +46,13 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
     return compositions.compose_residual(F.linear(low, lora_B), result, gain, bias, scale, keeps_inner, inplace=True)
 
 
+def serves(lora_B):
+    """Whether the kernel is used for lora_B, [out, rank], and a factor of its element type."""
+    return lora_B.is_cuda and _serves(lora_B.device, lora_B.dtype, *lora_B.shape)
+
+
 @functools.lru_cache(maxsize=256)
-def serves(device, dtype, out, rank):
-    """Whether the kernel is used on this CUDA device, for factors of this element type and lora_B [out, rank]."""
+def _serves(device, dtype, out, rank):
     capability = torch.cuda.get_device_capability(device)
     has_wgmma = capability == _WGMMA_CAPABILITY and out % _VECTOR == 0 and rank % _VECTOR == 0
     return (dtype in HALVES and capability >= _LEAST_CAPABILITY

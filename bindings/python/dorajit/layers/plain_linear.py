@@ -4,6 +4,7 @@ import torch
 
 _Linear = torch.nn.Linear
 _forward = _Linear.forward
+_PLAIN = (torch.nn.Parameter, torch.Tensor)
 has_global_hook = torch.nn.modules.module._has_any_global_hook
 
 
@@ -13,21 +14,20 @@ def has_hooks(module):
             or module._backward_pre_hooks)
 
 
-def parameters(base_layer, lora_A, lora_B):
-    """(weight, bias, A, B) of the modules; None if a factor has a bias, or the call of a module would do more than the
-    linear operation: with hooks, a wrapper, a parametrization, or a forward other than PyTorch's."""
-    if _Linear.forward is not _forward or has_global_hook():
-        return None
-    found = []
-    for module in (base_layer, lora_A, lora_B):
-        if type(module) is not _Linear:
-            return None
-        if has_hooks(module) or "forward" in module.__dict__:
-            return None
-        own = module._parameters
-        weight = own.get("weight")  # FSDP1 removes it and keeps views of its flat parameter elsewhere
-        if weight is None or (found and own["bias"] is not None):
-            return None
-        found.append(weight)
-    weight, a, b = found
-    return weight, base_layer._parameters["bias"], a, b
+def weight_and_bias(module):
+    """(weight, bias) of a module whose call is torch.nn.functional.linear with its parameters and nothing else, that is
+    without hooks, a wrapper, a parametrization, or a forward other than PyTorch's; (None, None) for others."""
+    if type(module) is not _Linear or _Linear.forward is not _forward or has_global_hook():
+        return None, None
+    if has_hooks(module) or "forward" in module.__dict__:
+        return None, None
+    own = module._parameters
+    weight = own.get("weight")  # FSDP1 removes it and keeps views of its flat parameter elsewhere
+    return (None, None) if type(weight) not in _PLAIN else (weight, own["bias"])
+
+
+def factors(lora_A, lora_B):
+    """(A, B) of two such modules without biases, or None."""
+    a, of_a = weight_and_bias(lora_A)
+    b, of_b = weight_and_bias(lora_B)
+    return None if a is None or b is None or of_a is not None or of_b is not None else (a, b)

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from dorajit.control import state
 from dorajit.layers import tiers
 from dorajit.norms import norm, recomputation
 from dorajit.operations import gain
@@ -99,7 +100,9 @@ class DoRALayer(nn.Module):
     def _adapted(self, x, result):
         """The output of a layer that runs its factors as modules, from the base result of x."""
         given = x.to(self.lora_A.weight.dtype)
-        if not self._drops:
+        if self._drops and state.dropout == "low_rank":
+            given = self.lora_dropout(given)
+        if not self._drops or state.dropout == "low_rank":
             lora = self.lora_B(self.lora_A(given))
             return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
         given, factor = self.lora_dropout(given), self.gain()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dorajit.layers import dropout as sliced
-from dorajit.layers import linear, plain_linear
+from dorajit.layers import linear, masks, plain_linear
 from dorajit.nn import layer
 
 
@@ -61,16 +61,17 @@ class DoRALinear(layer.DoRALayer):
 
     def _at_once(self, x):
         """The output as one node or operator; None if the layer has to run as separate module calls."""
-        if self._drops:
-            return None
-        found = plain_linear.parameters(self.base_layer, self.lora_A, self.lora_B)
-        if found is None:
-            return None
-        weight, bias, a, b = found
+        factors = plain_linear.factors(self.lora_A, self.lora_B)
+        weight, bias = plain_linear.weight_and_bias(self.base_layer)
         magnitude = self._parameters.get("lora_magnitude_vector")
-        if magnitude is None:
+        if factors is None or weight is None or magnitude is None:
             return None
-        return linear.at_once(self, x, weight, a, b, magnitude, self.scaling, bias)
+        dropped = None
+        if self._drops:
+            dropped = masks.of_module(self.lora_dropout, factors[0].dtype)
+            if dropped is None:
+                return None
+        return linear.at_once(self, x, weight, *factors, magnitude, self.scaling, bias, None, dropped)
 
     def _delta_of_dropped(self, x, lora, gain, fresh):
         return sliced.delta(x, self.base_layer.weight, lora, gain, self.scaling, fresh)

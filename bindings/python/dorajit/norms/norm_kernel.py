@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from dorajit import cpp_extension, errors
+from dorajit import errors
 from dorajit.checks import PLAIN, is_freed
 from dorajit.operations import run
 from dorajit.control import state
@@ -120,17 +120,15 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
         magnitude: [rows], one element per row of the matrix.
         dtype: the element type of the sums.
     """
-    rank = a.shape[0]
-    if (cpp_extension.module is not None and state.enabled
-            and _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, rank, True)):
-        made = cpp_extension.module.divisor_and_gain(matrix, a, b, magnitude, scale)
-        if made is not None:
-            return made
-    rows, columns = matrix.shape
-    if (scale == 0 or not rank or a.shape[1] != columns or b.shape != (rows, rank) or magnitude.shape[0] != rows
-            or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
-            or is_freed(magnitude) or not serves(matrix, a, b, dtype)):
+    if scale == 0 or not state.enabled:
         return None
+    rank, columns = a.shape
+    if (not rank or columns != matrix.shape[1] or not _serves_types(
+            matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, rank, matrix.stride(1) == 1)):
+        return None
+    for one in (matrix, a, b, magnitude):
+        if type(one) not in PLAIN or is_freed(one) or not one.is_contiguous():
+            return None
     try:
         gains = _GAINS.get(magnitude.dtype)
         _, _, gain, divisor = _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)

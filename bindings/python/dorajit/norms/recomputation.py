@@ -16,11 +16,9 @@ _kept = weakref.WeakKeyDictionary()  # layer -> Pass
 top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
 
-def is_under_other_hooks():
-    """Whether saved tensors are passed to hooks that are not those of a checkpoint, and so may be stored as copies."""
-    hooks = top_hooks(False)
-    return hooks is not None and not (isinstance(hooks, tuple)
-                                      and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint")
+def is_of_checkpoint(hooks):
+    """Whether these saved-tensor hooks are those of a checkpoint, which stores no copies."""
+    return isinstance(hooks, tuple) and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
 
 
 class Pass(NamedTuple):

@@ -5,14 +5,9 @@ A call that nothing observes launches its kernel at once, in an autograd node wh
 a compiler, a mode or a tensor subclass observes goes through the operators of torch.library. A call for which
 these operators have no rule runs as an expression of PyTorch's own operations. On every route, tensors that the
 kernel refuses run in the same expression (dorajit.operations.dispatch).
-
-The C++ extension implements the node of a linear layer on the first route. It repeats these checks in C++ for its
-backward pass (cpp_extension/call.h) and reads OBSERVERS from here.
 """
 
 import enum
-import functools
-import operator
 
 import torch
 from torch.autograd import forward_ad as _forward_ad
@@ -35,16 +30,7 @@ class Route(enum.Enum):
 NATIVE, OPERATOR, EXPRESSION = Route
 
 
-def _bits(name):
-    return torch._C.DispatchKeySet(torch._C._parse_dispatch_key(name)).raw_repr()
-
-
-# Dispatch keys that a thread includes while something observes its operations: dispatch modes,
-# modes before autograd (make_fx), torch.jit.trace, and torch.func transforms.
-OBSERVERS = functools.reduce(operator.or_, map(_bits, (
-    "Python", "PreDispatch", "Tracer", "FuncTorchDynamicLayerFrontMode")))
-# The same observers for calls from Python, where reading the set of dispatch keys would create an object each
-# time. For each kind of observer: a function, its result while there is none, and its argument if it takes one.
+# The observers: dispatch modes, modes before autograd (make_fx), torch.jit.trace, and torch.func transforms. For each kind of observer: a function, its result while there is none, and its argument if it takes one.
 _SIGNS = [(torch._C._len_torch_dispatch_stack, 0),
           (torch._C._dispatch_tls_is_dispatch_key_included, False, torch._C.DispatchKey.PreDispatch),
           (torch._C._is_tracing, False),
@@ -170,5 +156,4 @@ _native.configure_eligibility(
     parameter=torch.nn.Parameter,
     is_grad_enabled=torch.is_grad_enabled,
     signs=_SIGNS,
-    observers=OBSERVERS,
     forward_ad=vars(_forward_ad))

@@ -11,7 +11,8 @@ from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
 from dorajit.checks import PLAIN
-from dorajit.layers import dropout, plain_linear, tiers
+from dorajit.control import state
+from dorajit.layers import base_weight, dropout, plain_linear, tiers
 from dorajit.norms import norm, recomputation
 from dorajit.operations import eligibility, gain
 from dorajit.peft import declined
@@ -42,10 +43,13 @@ def _forward_of(kind):
 
 
 def _variant_forward_of(kind):
-    """The replacement of a variant's forward: the base result plus the layer's delta, in one pass."""
+    """The replacement of a variant's forward: the base result plus the layer's delta, in one pass, if the delta uses
+    that base result."""
     def forward(original, module, active_adapter, x, result, **kwargs):
         layer = _foldable(module, active_adapter)
         if layer is not None:
+            if _drops(module, active_adapter):
+                x = module.lora_dropout[active_adapter](x)
             lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
             base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
             reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
@@ -76,10 +80,14 @@ linear_forward, conv_forward = _forward_of(torch.nn.Linear), _forward_of(_Conv)
 linear_variant_forward, conv_variant_forward = _variant_forward_of(torch.nn.Linear), _variant_forward_of(_Conv)
 
 
+def _drops(module, adapter):
+    return module.training and not isinstance(module.lora_dropout[adapter], torch.nn.Identity)
+
+
 def _foldable(module, adapter):
     """The DoRA layer of an adapter if its separate call can be skipped: it uses the module's base result, its
     forward is the replacement, and no hook or wrapper needs its output. None otherwise."""
-    if module.training and not isinstance(module.lora_dropout[adapter], torch.nn.Identity):
+    if _drops(module, adapter) and state.dropout != "low_rank":
         return None
     layer = module.lora_magnitude_vector[adapter]
     if not is_installed(type(layer).forward) or "forward" in vars(layer):
@@ -164,6 +172,7 @@ def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
     elif getattr(layer, "_dora_cache", None):
         layer._cache_clear()
     kept = stored(base_layer)
+    weight = base_weight.dense(weight)
     factors = norm.factors_of_layer(weight, a, b)
     made = recomputation.norms(
         layer, (weight if kept is None else kept, a, b), (scaling, factors[0].dtype),

@@ -1,19 +1,26 @@
-"""A linear layer of PEFT with one DoRA adapter as one autograd node (dorajit.layers.linear), or as one operator
-under torch.compile."""
+"""A linear layer of PEFT with one DoRA adapter as one autograd node (dorajit.layers.node), or as one operator under
+torch.compile."""
 
 import functools
+import sys
 
 import torch
 from peft.tuners.lora import dora, variants
 from peft.tuners.lora.layer import Linear
 
-from dorajit.layers import linear, plain_linear
+from dorajit.layers import base_weight, linear, masks, plain_linear
 from dorajit.operations import gain
 from dorajit.peft import layers
 
+# Classes of adapters over quantized base layers: (module, class). Their forward casts x only outside of autocast.
+QUANTIZED = (("peft.tuners.lora.bnb", "Linear4bit"), ("peft.tuners.lora.hqq", "HqqLoraLinear"))
+_TORCHAO = ("peft.tuners.lora.torchao", "TorchaoLoraLinear")  # has the forward of lora.Linear
+_Identity = torch.nn.Identity
+
 
 def forward(original, self, x, *args, **kwargs):
-    """lora.Linear.forward. PEFT's method casts x to the type of lora_A for the adapter; the node casts the factors."""
+    """The forward of an adapter over a linear layer. PEFT's method casts x to the type of lora_A for the adapter; the
+    node casts the factors."""
     if not args and not kwargs:
         out = _at_once(self, x)
         if out is not None:
@@ -21,9 +28,23 @@ def forward(original, self, x, *args, **kwargs):
     return original(self, x, *args, **kwargs)
 
 
+def quantized_classes():
+    """The classes of QUANTIZED of this PEFT whose packages are installed."""
+    found = (getattr(sys.modules.get(module), name, None) for module, name in QUANTIZED)
+    return [one for one in found if one is not None]
+
+
+def _names(kind):
+    return kind.__module__, kind.__name__
+
+
 def _at_once(module, x):
     """The output as one node or operator; None if PEFT has to run the layer as separate module calls."""
-    if type(module) is not Linear or module._disable_adapters or module.merged_adapters or module.fan_in_fan_out:
+    kind = type(module)
+    casts_always = kind is Linear or _names(kind) == _TORCHAO
+    if not (casts_always or _names(kind) in QUANTIZED):
+        return None
+    if module._disable_adapters or module.merged_adapters or module.fan_in_fan_out:
         return None
     name = module._active_adapter
     if type(name) is not str:
@@ -39,23 +60,33 @@ def _at_once(module, x):
             or "forward" in layer.__dict__
             or not (layers.is_installed(variant.forward) and layers.is_installed(layer_class.forward))):
         return None
-    if module.training and type(parts["lora_dropout"]._modules[name]) is not torch.nn.Identity:
-        return None
     scaling = module.scaling[name]
     if isinstance(scaling, torch.Tensor):
         return None
-    found = plain_linear.parameters(parts["base_layer"], parts["lora_A"]._modules[name],
-                                    parts["lora_B"]._modules[name])
-    if found is None:
-        return None
-    weight, bias, a, b = found
+    factors = plain_linear.factors(parts["lora_A"]._modules[name], parts["lora_B"]._modules[name])
     magnitude = layer._parameters.get("weight")
-    if magnitude is None:
+    if factors is None or magnitude is None:
         return None
+    a, b = factors
+    dropped = None
+    if module.training:
+        dropout = parts["lora_dropout"]._modules[name]
+        if type(dropout) is not _Identity:
+            casts = casts_always or not torch.is_autocast_enabled(x.device.type)
+            dropped = masks.of_module(dropout, a.dtype if casts else x.dtype)
+            if dropped is None:
+                return None
+    base_layer = parts["base_layer"]
+    weight, bias = plain_linear.weight_and_bias(base_layer)
+    if weight is None:
+        weight = base_weight.of(base_layer)
+        if weight is None:
+            return None
+        bias = weight.bias
     gains = None
     if layer.__dict__.get("_dora_cache") or layers.is_caching(layer):
-        gains = functools.partial(_cached_gains, parts["base_layer"], name)
-    return linear.at_once(layer, x, weight, a, b, magnitude, scaling, bias, gains)
+        gains = functools.partial(_cached_gains, base_layer, name)
+    return linear.at_once(layer, x, weight, a, b, magnitude, scaling, bias, gains, dropped)
 
 
 def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):

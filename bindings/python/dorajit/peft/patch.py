@@ -142,6 +142,7 @@ def _targets(peft):
             (dora.DoraLinearLayer, "get_weight_norm"): layers.weight_norm,
             (dora._DoraConvNdLayer, "get_weight_norm"): layers.weight_norm,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
+            **{(kind, "forward"): linear.forward for kind in linear.quantized_classes()},
         }
     except (ImportError, AttributeError) as error:
         return {}, {"peft": f"its modules are not those of a supported version ({error})"}
@@ -153,6 +154,16 @@ def _targets(peft):
         else:
             refused[f"{owner.__name__}.{name}"] = reason
     return targets, refused
+
+
+def add_quantized_classes():
+    """Installs the replacements of PEFT's layers over quantized base layers, whose modules PEFT imports when it creates
+    the first one."""
+    from dorajit.peft import linear
+    with _lock:
+        for kind in linear.quantized_classes():
+            if _patches and (kind, "forward") not in _originals and not _refusal(kind, "forward", linear.forward):
+                _install(kind, "forward", linear.forward)
 
 
 def _refusal(owner, name, replacement):

@@ -1,0 +1,59 @@
+"""Dropout of a layer's input, with the mask that torch.nn.Dropout draws.
+
+A node saves x and the mask, one byte an element, and computes the dropped-out input again in its backward pass: layers
+that share an input share x.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from dorajit.control import state
+from dorajit.layers import plain_linear
+
+_Dropout = torch.nn.Dropout
+_drop = torch.native_dropout
+_scale_by_mask = torch.ops.aten.native_dropout_backward
+
+
+class Dropout(NamedTuple):
+    """Active dropout of a layer.
+
+    Attributes:
+        p: the probability, 0 < p < 1.
+        dtype: the element type in which torch.nn.Dropout would get x.
+        drops_base: whether the base product's share of the delta has the dropped-out input, too, as in PEFT; otherwise
+            only the input of A is dropped.
+    """
+
+    p: float
+    dtype: torch.dtype
+    drops_base: bool
+
+    def draw(self, x, dtype):
+        """(x after dropout in an element type, mask). The generator advances as in torch.nn.Dropout."""
+        if x.is_cuda:
+            return _drop(x.to(dtype), self.p, True)
+        noise = torch.empty_like(x, dtype=self.dtype).bernoulli_(1 - self.p)
+        mask = noise.bool()
+        return noise.div_(1 - self.p).mul_(x).to(dtype), mask
+
+    def again(self, x, mask, dtype):
+        """The result of `draw` for its mask."""
+        if x.is_cuda:
+            return _scale_by_mask(x.to(dtype), mask, 1 / (1 - self.p))
+        return mask.to(self.dtype).div_(1 - self.p).mul_(x).to(dtype)
+
+    def add(self, into, term, mask, factor=1.0):
+        """into += factor * dropout(term), in place."""
+        if into.is_cuda:
+            return into.addcmul_(term, mask, value=factor / (1 - self.p))
+        return into.add_(self.again(term, mask, into.dtype), alpha=factor)
+
+
+def of_module(module, dtype):
+    """The Dropout of an active torch.nn.Dropout that gets elements of this type; None for other modules, and for
+    probabilities of 0 and 1."""
+    if type(module) is not _Dropout or module.inplace or plain_linear.has_hooks(module) or not 0 < module.p < 1:
+        return None
+    return Dropout(module.p, dtype, state.dropout == "peft")

@@ -1,0 +1,319 @@
+"""The autograd node of a DoRA linear layer (arXiv:2402.09353; in the form of arXiv:2603.22276, appendix A).
+
+    out = g * (x W^T + s S B^T) + bias,    S = x A^T,    g = magnitude / ||W + s B A||
+
+Forward has four launches: norms and gain, x W^T, S, and the composition with S B^T, which is written over the base
+result (five launches where S B^T is a separate product; dorajit.layers.low_rank). Backward computes u = g * d_out and
+the gradient of the magnitude in one pass over the activations. The other gradients are matrix products that include the
+scale:
+
+    d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
+
+Dropout has two meanings, both with x~ = mask * x / (1 - p) (dorajit.layers.masks):
+
+    low_rank    S = x~ A^T,    d_A = s t^T x~,    d_x = u W + s mask * (t A) / (1 - p)
+    PEFT's      out = x W^T + (g - 1) x~ W^T + g s S B^T + bias
+                    = g * (x~ W^T + s S B^T) + (x - x~) W^T + bias
+                d_x = d_out W + mask * (v W + s t A) / (1 - p),    v = (g - 1) * d_out
+
+The second line of PEFT's meaning needs no pass over the output beside the composition: the product of x - x~ is added by
+the matrix product itself.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from dorajit import _native
+from dorajit.control import state
+from dorajit.layers import low_rank, saved_output
+from dorajit.norms import precision, recomputation
+from dorajit.operations import autograd, eligibility, expression
+
+_NAMES = "weight", "lora_A", "lora_B"
+_is_compiling = eligibility.is_compiling
+_linear_forward, _linear_gradients = _native.linear_forward, _native.linear_gradients
+_Parameter = torch.nn.Parameter
+
+
+class Call:
+    """What a pass of a layer needs beside x and the trained tensors.
+
+    Attributes:
+        weight: [out, in], of x's element type; None: `base` computes its own product.
+        a, b: the factors in the element type of the low-rank result.
+        divisor, gain: [out] each, gain = magnitude / divisor.
+        scale: a float.
+        base: the Quantized of the base layer, or None.
+        dropout: the active Dropout, or None.
+    """
+
+    __slots__ = "weight", "a", "b", "divisor", "gain", "scale", "base", "dropout"
+
+    def __init__(self, weight, a, b, divisor, gain, scale, base=None, dropout=None):
+        self.weight, self.a, self.b, self.divisor, self.gain, self.scale = weight, a, b, divisor, gain, scale
+        self.base, self.dropout = base, dropout
+
+
+def forward(x, call, bias, keeps_inner):
+    """(output, S, inner or None, mask or None): launches without autograd. x has the element type of the product."""
+    a = call.a
+    given = dropped = x
+    mask = rest = None
+    if call.dropout is not None:
+        dropped, mask = call.dropout.draw(x, a.dtype)
+        if call.dropout.drops_base:
+            given = dropped if dropped.dtype is x.dtype else dropped.to(x.dtype)
+            rest = x - given
+    if call.weight is not None and state.enabled and not _is_compiling():
+        given_low = dropped if dropped.dtype is a.dtype else dropped.to(a.dtype)
+        inner_type = None if not keeps_inner else a.dtype if a.dtype is x.dtype else torch.promote_types(a.dtype, x.dtype)
+        made = _linear_forward(given, given_low, call.weight, a, call.b, call.gain, bias, call.scale, inner_type,
+                               low_rank.serves(call.b))
+        if made is not None:
+            if rest is not None:
+                _rows(made[0]).addmm_(_rows(rest), call.weight.t())
+            return *made, mask
+    result = call.base.module(given) if call.weight is None else F.linear(given, call.weight, bias)
+    # A view that was created without a graph may not be written later; its base is not used otherwise.
+    if result._is_view():
+        result = torch.ops.aten._unsafe_view(result, result.shape)
+    low = F.linear(dropped if dropped.dtype is a.dtype else dropped.to(a.dtype), a)
+    out, inner = low_rank.compose_over(low, call.b, result, call.gain, bias, call.scale, keeps_inner)
+    if rest is not None:
+        _rows(out).addmm_(_rows(rest), call.weight.t())
+    return out, low, inner, mask
+
+
+class DoraLinear(torch.autograd.Function):
+    """The node. Saves x, S, inner or the output, the mask, gain and its divisor, each if a gradient needs it, and the
+    weights.
+
+    Weights that are parameters, which live as long as their module, are not saved but held: a checkpoint calls two
+    hooks for each saved tensor, and none for those that are held. Other hooks may store copies, which later writes
+    do not change, so under them the weights are saved. A quantized weight is dequantized again in the backward pass.
+    """
+
+    @staticmethod
+    def forward(ctx, x, lora_A, lora_B, magnitude, bias, call, saves_output):
+        of_x, of_a, of_b, of_magnitude, _, _, _ = wanted = ctx.needs_input_grad
+        out, low, inner, mask = forward(x, call, bias, of_magnitude and not saves_output)
+        ctx.set_materialize_grads(False)
+        # Second-order gradients lead back to these.
+        ctx.trained = lora_A, lora_B, magnitude, bias
+        ctx.x_dtype = x.dtype
+        ctx.scale, ctx.base, ctx.dropout = call.scale, call.base, call.dropout
+        weight, a, b = call.weight if call.base is None else None, call.a, call.b
+        ctx.held = ctx.versions = ctx.watch = of_output = None
+        hooks = recomputation.top_hooks(False)
+        if hooks is None or recomputation.is_of_checkpoint(hooks):
+            ctx.held = held = [one if type(one) is _Parameter else None for one in (weight, a, b)]
+            # Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the present
+            # weights.
+            if hooks is None:
+                ctx.versions = [None if one is None else one._version for one in held]
+            weight, a, b = [None if kept is one else one for one, kept in zip((weight, a, b), held)]
+        if saves_output:
+            inner = out.data  # autograd raises an error for writes to a tensor that shares the version counter
+            of_output = saved_output.divisor(magnitude, call.divisor)
+            ctx.watch = saved_output.Watch(out)
+        # of_output comes before the matrix, so that a checkpoint that is run again without it raises an error.
+        ctx.save_for_backward(weight, a, b, x if of_a or sum(wanted[:4]) > 1 else None, low if of_b else None,
+                              mask if of_x or of_a else None, of_output, inner, call.gain,
+                              call.divisor if of_magnitude else None)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        if d_out is None:
+            return (None,) * 7
+        weight, a, b, x, low, mask, of_output, inner, gain, divisor = ctx.saved_tensors
+        is_second = torch.is_grad_enabled()  # create_graph=True
+        is_lost = False
+        if ctx.watch is not None and not is_second:  # second-order gradients compute inner from the inputs in any case
+            is_lost = ctx.watch.is_written(inner, d_out)
+            divisor = divisor if is_lost else of_output
+        if ctx.held is not None:
+            if ctx.versions is not None and not _is_compiling():  # traced tensors have other versions
+                _check_versions(ctx, is_lost or is_second)
+            weight, a, b = [one if kept is None else kept for one, kept in zip((weight, a, b), ctx.held)]
+        if is_lost:
+            inner = saved_output.inner(x, weight, a, b, ctx.scale)
+        call = Call(weight, a, b, divisor, gain, ctx.scale, ctx.base, ctx.dropout)
+        found = differentiate(ctx.needs_input_grad[:5], d_out, (x, low, inner, mask), call, ctx.trained, ctx.x_dtype)
+        return *found, None, None
+
+
+def _check_versions(ctx, of_all):
+    """Raises a RuntimeError if a held weight, whose elements the gradients need, was written since the forward pass;
+    autograd raises the same for saved tensors. `of_all`: all elements are read in any case."""
+    of_x, of_a = ctx.needs_input_grad[:2]
+    needed = of_x or of_all, of_x or of_all, of_x or of_a or of_all
+    for name, one, version, is_needed in zip(_NAMES, ctx.held, ctx.versions, needed):
+        if one is not None and one._version != version and is_needed:
+            raise RuntimeError(f"dora_linear: argument `{name}`, which its gradients need, was modified by an inplace "
+                               f"operation: it is at version {one._version}, expected is version {version}; "
+                               "write to it after the backward pass, or to a copy")
+
+
+# The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
+apply = super(torch.autograd.Function, DoraLinear).apply
+
+
+def differentiate(wanted, d_out, saved, call, trained, x_dtype):
+    """The gradients of x, A, B, the magnitude and the bias, None where they are not wanted; differentiable if a graph is
+    built.
+
+    Args:
+        saved: (x, S, inner, mask), None for what no gradient needs.
+        trained: A, B, the magnitude and the bias, to which second-order gradients lead back.
+        x_dtype: the element type of x.
+    """
+    kind = d_out.device.type
+    if kind != "meta" and torch.is_autocast_enabled(kind):  # use the element types of the forward pass
+        with precision.without_autocast(kind):
+            return differentiate(wanted, d_out, saved, call, trained, x_dtype)
+    builds_graph = torch.is_grad_enabled()
+    if call.base is not None and (wanted[0] or builds_graph):
+        call.weight = call.base.dense().to(x_dtype)
+        call.base.release()
+    # Without x only one gradient is wanted, which depends on d_out alone.
+    if builds_graph and saved[0] is not None:
+        return _differentiable(wanted, d_out, saved, call, trained)
+    return gradients(wanted, d_out, saved, call, x_dtype, trained)
+
+
+def _differentiable(wanted, d_out, saved, call, trained):
+    """The gradients as autograd computes them from the formula of the layer, with their graph."""
+    x, _, _, mask = saved
+    inputs = [one for one, want in zip((x, *trained), wanted) if want]
+    with torch.enable_grad():
+        found = iter(torch.autograd.grad(_formula(x, *trained, call, mask), inputs, d_out, create_graph=True))
+    return tuple([next(found) if want else None for want in wanted])
+
+
+def _formula(x, lora_A, lora_B, magnitude, bias, call, mask):
+    """The output in PyTorch's operations; the norm is a constant."""
+    dtype = call.a.dtype
+    given = x.to(dtype)
+    base_input = x
+    if mask is not None:
+        given = mask.to(dtype) * given / (1 - call.dropout.p)
+        if call.dropout.drops_base:
+            base_input = given.to(x.dtype)
+    low = F.linear(F.linear(given, lora_A.to(dtype)), lora_B.to(dtype))
+    gain = call.gain
+    if call.divisor is not None:  # the magnitude is trained
+        gain = magnitude.reshape(-1).to(call.divisor.dtype) / call.divisor
+    out = expression.compose_residual(low, F.linear(base_input, call.weight), gain, None, call.scale)[0]
+    if base_input is not x:
+        out = out + F.linear(x - base_input, call.weight)
+    return (out if bias is None else out + bias).to(x.dtype)
+
+
+def gradients(wanted, d_out, saved, call, x_dtype, trained):
+    """The gradients of x, A, B, the magnitude and the bias, None where they are not wanted.
+
+    Args:
+        saved: (x, S, inner, mask), None for what no gradient needs.
+        trained: A, B, the magnitude and the bias, whose types their gradients have.
+    """
+    types = [None if one is None else one.dtype for one in trained]
+    if not d_out.is_contiguous():
+        d_out = d_out.contiguous()
+    of_x, of_a, of_b, of_magnitude, of_bias = wanted
+    weight, a, b, scale, dropout = call.weight, call.a, call.b, call.scale, call.dropout
+    x, low, inner, mask = saved
+    dtype = a.dtype
+    of_both = of_x or of_a or of_b
+    is_mixed = dtype is not x_dtype
+    drops_base = dropout is not None and dropout.drops_base
+    if of_both and not (is_mixed or drops_base) and d_out.dtype is x_dtype and _may_launch() and d_out.dim() > 1:
+        found = _gradients_at_once(wanted, d_out, saved, call, types, trained[:2])
+        if found is not None:
+            return found
+    through = d_x = d_a = d_b = d_magnitude = None
+    if of_both or of_magnitude:
+        has_d_lora = of_both and (is_mixed or drops_base)
+        d_lora, u, d_magnitude = autograd.magnitude_backward(
+            (d_out, inner, call.gain, call.divisor), scale,
+            (has_d_lora, not drops_base and (of_x or (of_both and not is_mixed)), of_magnitude),
+            (dtype, x_dtype, types[2]))
+    if of_x and drops_base:
+        _, u, _ = autograd.backward((d_out, None, call.gain), scale, (False, True, False), (x_dtype,))
+    if of_both:
+        left = scale if d_lora is None else 1.0  # d_lora includes the scale, u does not
+        d_lora = _rows(u if d_lora is None else d_lora)
+        through = d_lora @ b if of_x or of_a else None
+        if of_b:
+            d_b = _product(d_lora.t(), _rows(low), left, b, types[1])
+        if of_a:
+            dropped = x.to(dtype) if dropout is None else dropout.again(x, mask, dtype)
+            d_a = _product(through.t(), _rows(dropped), left, a, types[0])
+        if of_x:
+            d_x = _gradient_of_x(d_out, u, through, left, call, mask, x_dtype)
+    d_bias = _rows(d_out).sum(0).to(types[3]) if of_bias else None
+    return d_x, d_a, d_b, d_magnitude, d_bias
+
+
+def _may_launch():
+    return state.enabled and not torch.is_grad_enabled() and not _is_compiling()
+
+
+def _gradients_at_once(wanted, d_out, saved, call, types, like):
+    """`gradients` by one call of the extension module; None if no kernel takes the tensors, or something observes the
+    call."""
+    of_x, of_a, of_b, of_magnitude, of_bias = wanted
+    x, low, inner, mask = saved
+    a, dropout = call.a, call.dropout
+    if of_a and dropout is not None:
+        x = dropout.again(x, mask, a.dtype)
+    like_a, like_b = a, call.b
+    is_float = (of_a and types[0] is torch.float32) or (of_b and types[1] is torch.float32)
+    is_float = is_float and precision.is_mixed(a, a)
+    if is_float:
+        like_a, like_b = like  # float32, for products that are not rounded to 16 bits
+    found = _linear_gradients(d_out, x, low, inner, call.weight, a, call.b, call.gain, call.divisor, call.scale,
+                              like_a if of_a else None, like_b if of_b else None, of_x,
+                              types[2] if of_magnitude else None, is_float, dropout is None)
+    if found is None:
+        return None
+    d_x, through, d_a, d_b, d_magnitude = found
+    if of_x:
+        if dropout is not None:
+            term = through @ a
+            dropout.add(d_x, term, mask.view(term.shape), call.scale)
+        d_x = d_x.view(*d_out.shape[:-1], d_x.shape[1])
+    if of_a and d_a.dtype is not types[0]:
+        d_a = d_a.to(types[0])
+    if of_b and d_b.dtype is not types[1]:
+        d_b = d_b.to(types[1])
+    return d_x, d_a, d_b, d_magnitude, _rows(d_out).sum(0).to(types[3]) if of_bias else None
+
+
+def _gradient_of_x(d_out, u, through, left, call, mask, x_dtype):
+    """The gradient of x: `u` is that of the base result that the gain multiplies, left * `through` that of S."""
+    weight, a, dropout = call.weight, call.a, call.dropout
+    d_x = _rows(u) @ weight
+    if dropout is not None and not dropout.drops_base:
+        term = (through @ a).to(x_dtype)
+        dropout.add(d_x, term, mask.view(term.shape), left)
+    elif a.dtype is x_dtype:
+        d_x.addmm_(through, a, alpha=left)
+    else:
+        d_x = d_x + (through @ a).to(x_dtype)
+    if dropout is not None and dropout.drops_base:
+        d_x = dropout.add(_rows(d_out).to(x_dtype) @ weight, d_x, mask.view(d_x.shape))
+    return d_x.view(*d_out.shape[:-1], weight.shape[1])
+
+
+def _rows(tensor):
+    return tensor if tensor.dim() == 2 else tensor.reshape(-1, tensor.shape[-1])
+
+
+def _product(left, right, factor, like, dtype):
+    """factor * left @ right in the element type `dtype`. `like` is any tensor with the product's shape and left's
+    type."""
+    if dtype is torch.float32 and precision.is_mixed(left, right) and not torch.is_grad_enabled():
+        # Without rounding to 16 bits; it has no gradient.
+        return precision.mixed_product(left, right, factor)
+    return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)

@@ -1,0 +1,314 @@
+"""The recipes that people train with run as one node and match PEFT: dropout of both meanings, quantized bases, float32
+adapters with and without autocast, a bias, checkpoints of both kinds."""
+
+import copy
+import weakref
+
+import dorajit
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+from peft import LoraConfig, get_peft_model
+
+IN, OUT, RANK = 64, 128, 4
+F32, BF16, F64 = torch.float32, torch.bfloat16, torch.float64
+
+
+def plain(dtype, bias, device):
+    return nn.Sequential(nn.Linear(IN, OUT, bias=bias)).to(device, dtype)
+
+
+def nf4(dtype, bias, device):
+    bitsandbytes = pytest.importorskip("bitsandbytes", exc_type=ImportError)
+    layer = bitsandbytes.nn.Linear4bit(IN, OUT, bias=bias, quant_type="nf4", compute_dtype=dtype)
+    layer.load_state_dict(nn.Linear(IN, OUT, bias=bias).state_dict())
+    model = nn.Sequential(layer.to(device))
+    model.is_loaded_in_4bit = True
+    return model
+
+
+def hqq(dtype, bias, device):
+    quantize = pytest.importorskip("hqq.core.quantize", exc_type=ImportError)
+    config = quantize.BaseQuantizeConfig(nbits=4, group_size=64)
+    return nn.Sequential(quantize.HQQLinear(nn.Linear(IN, OUT, bias=bias), config, compute_dtype=dtype, device=device))
+
+
+def torchao(dtype, bias, device):
+    quantization = pytest.importorskip("torchao.quantization", exc_type=ImportError)
+    model = plain(dtype, bias, device)
+    quantization.quantize_(model, quantization.Int8WeightOnlyConfig())
+    return model
+
+
+BASES = [plain, nf4, hqq, torchao]
+# Element type of the base, whether adapters are float32, whether autocast is on.
+SETTINGS = [(F32, True, False), (BF16, False, False), (BF16, True, False), (BF16, True, True)]
+
+
+def adapted(base, device, dtype=F32, float32=True, dropout=0.0, bias=True):
+    torch.manual_seed(0)
+    config = LoraConfig(r=RANK, use_dora=True, target_modules=["0"], lora_dropout=dropout, init_lora_weights=False)
+    try:
+        model = get_peft_model(base(dtype, bias, device), config, autocast_adapter_dtype=float32)
+    except ImportError as error:
+        pytest.skip(f"this PEFT does not work with this version of the package: {error}")
+    with torch.no_grad():
+        for name, one in model.named_parameters():
+            if "magnitude" in name:
+                one.mul_(1 + 0.05 * torch.randn(one.shape).to(one))
+            elif "lora_" in name:
+                one.mul_(0.3)
+    return model
+
+
+def step(model, x, autocast=False, reentrant=None):
+    """The output, the gradient of x and those of the parameters, by name."""
+    x = x.detach().clone().requires_grad_()
+    torch.manual_seed(5)
+    with torch.autocast(x.device.type, dtype=BF16, enabled=autocast):
+        out = model(x) if reentrant is None else checkpoint(model, x, use_reentrant=reentrant)
+    weights = torch.linspace(-1, 1, out.numel(), device=x.device).view(out.shape)
+    (out.double() * weights).sum().backward()
+    found = {"out": out.detach(), "x": x.grad,
+             **{name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}}
+    model.zero_grad()
+    return found, out
+
+
+def assert_near(found, expected, bound):
+    assert found.keys() == expected.keys()
+    for name, one in found.items():
+        other = expected[name]
+        assert one.dtype is other.dtype and one.shape == other.shape
+        error = (one.double() - other.double()).norm() / other.double().norm()
+        assert error <= bound, f"{name}: {error:.1e}"
+
+
+def is_node(out):
+    return out.grad_fn is not None and "DoraLinear" in out.grad_fn.name()
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("dtype, float32, autocast", SETTINGS)
+@pytest.mark.parametrize("dropout, bias", [(0.0, True), (0.1, True), (0.1, False)])
+def test_recipe_runs_as_one_node_and_matches_peft(device, base, dtype, float32, autocast, dropout, bias):
+    model = adapted(base, device, dtype, float32, dropout, bias)
+    x = torch.randn(2, 16, IN, device=device).to(dtype)
+    expected, _ = step(model, x, autocast)
+    with dorajit.patch_peft(strict=True) as patch:
+        declined = patch.declined
+        found, out = step(model, x, autocast)
+        assert is_node(out) and patch.declined == declined
+        for reentrant in (False, True):
+            assert_near(step(model, x, autocast, reentrant)[0], found, 0)
+    assert_near(found, expected, 1e-6 if dtype is F32 else 1.2e-2)
+
+
+def formula(x, weight, of, gain, dropped, drops_base):
+    """The layer in float64, by the definition of either meaning of dropout."""
+    a, b, bias = of
+    low = F.linear(F.linear(dropped, a), b)
+    result = F.linear(x, weight)
+    if drops_base:
+        return result + (gain - 1) * F.linear(dropped, weight) + gain * low + bias
+    return gain * (result + low) + bias
+
+
+@pytest.mark.parametrize("meaning", ["peft", "low_rank"])
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("bias_trained", [False, True])
+def test_gradients_with_dropout_match_float64(device, dropout_meaning, meaning, base, bias_trained):
+    model = adapted(base, device, F32, True, 0.2)
+    layer = model.base_model.model[0]
+    bias = layer.base_layer.bias
+    if isinstance(bias, nn.Parameter) or bias.is_leaf:
+        bias.requires_grad_(bias_trained)
+    x = torch.randn(3, 5, IN, device=device)
+    with dorajit.patch_peft(strict=True):
+        dropout_meaning(meaning)
+        found, out = step(model, x)
+        assert is_node(out)
+    torch.manual_seed(5)
+    mask = F.dropout(torch.ones_like(x), 0.2)
+    from peft.utils.integrations import dequantize_module_weight
+    weight = dequantize_module_weight(layer.base_layer).detach().double()
+    a, b, magnitude = (one.detach().double().requires_grad_() for one in (
+        layer.lora_A["default"].weight, layer.lora_B["default"].weight, layer.lora_magnitude_vector["default"].weight))
+    scale = layer.scaling["default"]
+    wide, wide_bias = x.double().requires_grad_(), bias.detach().double().requires_grad_()
+    gain = magnitude / (weight + scale * b @ a).detach().norm(dim=1)
+    exact = formula(wide, weight, (a, scale * b, wide_bias), gain, wide * mask.double(), meaning == "peft")
+    (exact * torch.linspace(-1, 1, exact.numel(), device=device).view(exact.shape)).sum().backward()
+    pairs = [(found["out"], exact), (found["x"], wide.grad)]
+    for name, one in found.items():
+        for part, other in (("lora_A", a), ("lora_B", b), ("magnitude", magnitude), ("bias", wide_bias)):
+            if part in name:
+                pairs.append((one, other.grad))
+    assert len(pairs) == 5 + (bias_trained and isinstance(bias, nn.Parameter))
+    for one, other in pairs:
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5 * other.abs().max().item())
+
+
+@pytest.fixture
+def dropout_meaning():
+    yield dorajit.set_dropout
+    dorajit.set_dropout("peft")
+
+
+def test_low_rank_dropout_has_the_expectation_of_peft(device, dropout_meaning):
+    """The mean of many masks of either meaning is the output without dropout."""
+    model = adapted(plain, device, F32, True, 0.3)
+    x = torch.randn(8, IN, device=device)
+    exact = model.eval()(x).detach()
+    model.train()
+    with dorajit.patch_peft(strict=True), torch.no_grad():
+        spread = {}
+        for meaning in ("peft", "low_rank"):
+            dropout_meaning(meaning)
+            outputs = torch.stack([model(x) for _ in range(400)])
+            spread[meaning] = outputs.std(0).mean().item()
+            error = (outputs.mean(0) - exact).abs().max() / outputs.std(0).max()
+            assert error < 5 / 400 ** 0.5
+    assert spread["low_rank"] < spread["peft"]
+
+
+@pytest.mark.parametrize("meaning", ["peft", "low_rank"])
+def test_layers_with_hooks_use_the_same_meaning(device, dropout_meaning, meaning):
+    """A call that cannot be one node is composed, with the same masks and the same meaning."""
+    model = adapted(plain, device, F32, True, 0.2)
+    x = torch.randn(5, IN, device=device)
+    with dorajit.patch_peft(strict=True):
+        dropout_meaning(meaning)
+        expected, out = step(model, x)
+        assert is_node(out)
+        handle = model.base_model.model[0].lora_A["default"].register_forward_hook(lambda *_: None)
+        found, out = step(model, x)
+        assert not is_node(out)
+        handle.remove()
+    assert_near(found, expected, 1e-6)
+
+
+@pytest.mark.parametrize("meaning", ["peft", "low_rank"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_layer_of_nn_with_dropout_matches_peft(device, dropout_meaning, meaning, bias):
+    model = adapted(plain, device, F32, True, 0.2, bias)
+    theirs = model.base_model.model[0]
+    ours = dorajit.nn.DoRALinear(copy.deepcopy(theirs.base_layer), RANK, theirs.scaling["default"] * RANK, dropout=0.2)
+    ours.load_state_dict({name: one for name, one in theirs.state_dict().items()})
+    x = torch.randn(3, 5, IN, device=device)
+    with dorajit.patch_peft(strict=True):
+        dropout_meaning(meaning)
+        expected, _ = step(theirs, x)
+        found, out = step(ours, x)
+    assert is_node(out)
+    assert len(found) == len(expected)
+    for name, one in found.items():
+        other, = (given for theirs_name, given in expected.items()
+                  if theirs_name.removeprefix("base_layer.").startswith(name.removesuffix(".weight")))
+        assert torch.equal(one.flatten(), other.flatten()), name
+
+
+@pytest.mark.parametrize("meaning", ["peft", "low_rank"])
+@pytest.mark.parametrize("base", [plain, nf4])
+def test_second_order_gradients_match_a_composed_layer(device, dropout_meaning, meaning, base):
+    model = adapted(base, device, F32, True, 0.2)
+    x = torch.randn(4, IN, device=device, requires_grad=True)
+    dropout_meaning(meaning)
+
+    def second():
+        torch.manual_seed(3)
+        parameters = [one for name, one in model.named_parameters() if "lora_" in name]
+        first = torch.autograd.grad(model(x).square().sum(), [x, *parameters], create_graph=True)
+        return torch.autograd.grad(sum(one.square().sum() for one in first), [x, *parameters])
+
+    with dorajit.patch_peft(strict=True):
+        found = second()
+        with dorajit.disabled():
+            expected = second()
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * other.abs().max().item())
+
+
+@pytest.mark.parametrize("dropout, meaning", [(0.0, "peft"), (0.2, "peft"), (0.2, "low_rank")])
+def test_node_saves_x_and_one_byte_an_element_of_the_mask(device, dropout_meaning, dropout, meaning):
+    model = adapted(plain, device, BF16, False, dropout)
+    x = torch.randn(6, IN, device=device).to(BF16).requires_grad_()
+    saved = []
+    with dorajit.patch_peft(strict=True):
+        dropout_meaning(meaning)
+        with torch.autograd.graph.saved_tensors_hooks(lambda one: saved.append(one) or one, lambda one: one):
+            model(x)
+    of_x = [one for one in saved if one.shape == x.shape]
+    assert sorted(one.element_size() for one in of_x) == ([1, 2] if dropout else [2])
+    assert any(one.data_ptr() == x.data_ptr() for one in of_x)
+    assert [one.shape for one in saved].count((6, OUT)) == 1  # inner
+
+
+def test_quantized_weight_is_dequantized_once_a_pass_and_not_kept(device, monkeypatch):
+    bitsandbytes = pytest.importorskip("bitsandbytes", exc_type=ImportError)
+    model = adapted(nf4, device)
+    made = []
+    original = bitsandbytes.functional.dequantize_4bit
+
+    def dequantize(*given, **named):
+        dense = original(*given, **named)
+        made.append(weakref.ref(dense))
+        return dense
+    monkeypatch.setattr(bitsandbytes.functional, "dequantize_4bit", dequantize)
+    x = torch.randn(6, IN, device=device, requires_grad=True)
+    with dorajit.patch_peft(strict=True):
+        out = model(x)
+        assert [one() for one in made] == [None]
+        out.sum().backward()
+        assert [one() for one in made] == [None, None]
+        made.clear()
+        model.eval()
+        with torch.no_grad(), dorajit.frozen_weights(model):
+            first = model(x)
+            again = model(x)  # on a GPU by the base layer's own product, with the kept gain
+        assert [one() for one in made] == [None] * (1 if device == "cuda" else 2)
+    torch.testing.assert_close(again, first, rtol=1e-5, atol=1e-5)
+
+
+def test_int8_of_bitsandbytes_stays_composed(device):
+    """Its product quantizes x, too, so it is not that of a dequantized weight."""
+    from test_peft_quantized import adapted as adapted_to, int8
+    model = adapted_to(int8, device)
+    with dorajit.patch_peft(strict=True):
+        assert not is_node(model(torch.randn(3, IN, device=device, requires_grad=True)))
+
+
+@pytest.mark.parametrize("name, value", [("set_dropout", "base"), ("set_dropout", None)])
+def test_unknown_meaning_of_dropout_raises(name, value):
+    with pytest.raises(ValueError, match="give one of 'peft', 'low_rank'"):
+        getattr(dorajit, name)(value)
+
+
+def test_environment_sets_the_meaning_of_dropout(monkeypatch):
+    from dorajit.control import state
+    monkeypatch.setenv("DORAJIT_DROPOUT", "low_rank")
+    dorajit.invalidate_environment()
+    assert state.dropout == "low_rank"
+    monkeypatch.setenv("DORAJIT_DROPOUT", "both")
+    with pytest.warns(RuntimeWarning, match="DORAJIT_DROPOUT is 'both'"):
+        dorajit.invalidate_environment()
+    assert state.dropout == "peft"
+    monkeypatch.delenv("DORAJIT_DROPOUT")
+    dorajit.invalidate_environment()
+
+
+@pytest.mark.parametrize("meaning", ["peft", "low_rank"])
+def test_switched_off_kernels_compute_the_same(device, dropout_meaning, meaning):
+    model = adapted(plain, device, F32, True, 0.2)
+    x = torch.randn(5, IN, device=device)
+    with dorajit.patch_peft(strict=True):
+        dropout_meaning(meaning)
+        expected, _ = step(model, x)
+        with dorajit.disabled():
+            found, _ = step(model, x)
+    assert_near(found, expected, 1e-6)
