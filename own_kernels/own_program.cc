@@ -210,7 +210,9 @@ Status check_program(const Description& description) {
     const bool is_served =
         !option.contains('\0') && std::ranges::any_of(kOptions, [&](std::string_view known) {
           const bool takes_more = known.ends_with('=') || known == "-D" || known == "-U";
-          return takes_more ? option.starts_with(known) : option == known;
+          // A bare -D would take the next option for its name.
+          return takes_more ? option.size() > known.size() && option.starts_with(known)
+                            : option == known;
         });
     if (!is_served) {
       return refuse(std::format(
