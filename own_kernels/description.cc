@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernel_templates/integer_types.h"
+#include "runtime/base/json_text.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -301,7 +302,12 @@ Result<Description> parse_description(std::string_view text) {
                 std::format("a kernel description has {} bytes; at most {} are served", text.size(),
                             Description::kMaxBytes));
   }
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = parse_json(text);
+  if (!parsed) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("a kernel description is not JSON: {}", parsed.error().message));
+  }
+  const Json& json = *parsed;
   if (!json.is_object()) {
     return fail(StatusCode::kInvalidArgument, "a kernel description is no JSON object");
   }

@@ -1,13 +1,9 @@
 #include "cache/database/trial_files.h"
 
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <filesystem>
 #include <format>
-#include <fstream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "cache/database/inspection.h"
@@ -15,47 +11,17 @@
 #include "cache/files/output_file.h"
 #include "cache/records/trial_validity.h"
 #include "runtime/base/fork_guard.h"
+#include "runtime/base/regular_file.h"
 
 namespace dorajit::cache {
 namespace {
 
 constexpr std::string_view kSqliteMark("SQLite format 3\0", 16);
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kWaitForOthers{5};
 
 std::unexpected<Error> bad_file(const std::string& path, std::string_view what) {
   return fail(StatusCode::kIoError, std::format("cannot use {}: {}", path, what));
-}
-
-// Like file_error(), whose remedies apply only to the cache folder.
-std::unexpected<Error> cannot(std::string_view action, std::string_view path, int error_number,
-                              std::string_view advice) {
-  return fail(StatusCode::kIoError,
-              std::format("cannot {} {}: {}; {}", action, path,
-                          std::generic_category().message(error_number), advice));
-}
-
-// The entire file, or only its first bytes if it is a database.
-Result<std::string> read_bytes(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return bad_file(path, "it is a folder");
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return cannot("read", path, errno, "check its name and its mode");
-  std::string bytes;
-  while (stream) {
-    const std::size_t size = bytes.size();
-    if (size > kMaxFileBytes) {
-      return bad_file(path, std::format("it is larger than {} bytes", kMaxFileBytes));
-    }
-    bytes.resize(size + kChunkBytes);
-    stream.read(bytes.data() + size, kChunkBytes);
-    bytes.resize(size + static_cast<std::size_t>(stream.gcount()));
-    if (bytes.starts_with(kSqliteMark)) break;
-  }
-  if (stream.bad()) return cannot("read", path, errno, "check that file system");
-  return bytes;
 }
 
 // Through the WAL if it can be read, so that the newest commits are included.
@@ -103,9 +69,11 @@ Result<TrialFile> read_database(const std::string& path, const Progress& progres
 }  // namespace
 
 Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress) {
-  DORAJIT_ASSIGN(const std::string bytes, read_bytes(path));
-  if (bytes.starts_with(kSqliteMark)) return read_database(path, progress);
-  auto parsed = parse_lines(bytes, progress);
+  const auto start = read_file_start(path, kSqliteMark.size());
+  if (start && *start == kSqliteMark) return read_database(path, progress);
+  const auto text = read_regular_file(path, kMaxFileBytes);
+  if (!text) return bad_file(path, text.error());
+  auto parsed = parse_lines(*text, progress);
   if (!parsed) return bad_file(path, parsed.error().message);
   TrialFile file;
   file.trials = std::move(parsed->trials);

@@ -7,6 +7,7 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/base/json_fields.h"
+#include "runtime/base/json_text.h"
 
 namespace dorajit::cache {
 namespace {
@@ -60,8 +61,9 @@ std::expected<Artifact, UnsealFailure> unseal(SealKind kind, std::string_view ke
                                               std::string_view file) {
   const std::size_t end = file.substr(0, kMaxHeaderBytes).find('\n');
   if (end == std::string_view::npos) return damaged("its header is cut off");
-  json header = json::parse(file.substr(0, end), nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) return damaged("its header is not JSON");
+  auto parsed = parse_json(file.substr(0, end));
+  if (!parsed || !parsed->is_object()) return damaged("its header is not JSON");
+  JsonFields::Json& header = *parsed;
   if (json_member<std::string>(header, "magic") != magic(kind))
     return damaged("its header has another magic");
   const auto format = json_member<std::int64_t>(header, "format");

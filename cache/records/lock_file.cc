@@ -1,21 +1,18 @@
 #include "cache/records/lock_file.h"
 
-#include <cerrno>
-#include <filesystem>
 #include <format>
-#include <fstream>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "cache/files/text_lines.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/json_fields.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/printable_text.h"
+#include "runtime/base/regular_file.h"
 
 namespace dorajit::cache {
 namespace {
@@ -24,7 +21,7 @@ using Json = JsonFields::Json;
 
 constexpr const char* kFormatName = "dorajit-lock";
 constexpr std::int64_t kFormatVersion = 1;
-constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 20;
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
 struct TextMember {
   const char* name;
@@ -49,9 +46,9 @@ std::string to_line(const LockEntry& entry) {
 }
 
 std::optional<LockEntry> read_line(std::string_view text) {
-  const Json line = Json::parse(text, nullptr, false);
-  if (!line.is_object() || line.size() != kFieldCount) return std::nullopt;
-  JsonFields fields(line);
+  const auto line = parse_json(text);
+  if (!line || !line->is_object() || line->size() != kFieldCount) return std::nullopt;
+  JsonFields fields(*line);
   LockEntry entry;
   for (const auto& [name, member, may_be_null] : kTexts) {
     if (may_be_null && fields.is_null(name)) continue;
@@ -102,7 +99,7 @@ std::string to_lock_text(std::span<const LockEntry> entries) {
 
 Result<std::vector<LockEntry>> parse_lock_text(std::string_view text) {
   const std::string_view header = cut_line(text);
-  const Json fields = Json::parse(header, nullptr, false);
+  const Json fields = parse_json(header).value_or(Json());
   DORAJIT_TRY(check_header(fields, text));
   std::vector<LockEntry> entries;
   for (int number = 2; !text.empty(); ++number) {
@@ -121,15 +118,9 @@ Result<std::vector<LockEntry>> read_lock_file(const std::string& path) {
                 std::format("cannot use the lock file {}: {}; `dorajit freeze --out` writes one",
                             path, why));
   };
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return refuse(error.message());
-  if (size > kMaxFileBytes) return refuse("it is too large");
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(stream)), {});
-  if (!stream.is_open() || stream.bad()) return refuse(std::generic_category().message(errno));
-  auto entries = parse_lock_text(text);
+  const auto text = read_regular_file(path, kMaxFileBytes);
+  if (!text) return refuse(text.error());
+  auto entries = parse_lock_text(*text);
   if (!entries) return refuse(entries.error().message);
   return *std::move(entries);
 }

@@ -16,6 +16,7 @@
 #include "cache/records/trial_validity.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/json_fields.h"
+#include "runtime/base/json_text.h"
 
 namespace dorajit::cache {
 namespace {
@@ -128,9 +129,9 @@ Field<Json> read_object(std::string_view text) {
   if (text.size() > kMaxLineBytes) {
     return std::unexpected(std::format("it is longer than {} bytes", kMaxLineBytes));
   }
-  Json line = Json::parse(text, nullptr, false);
-  if (!line.is_object()) return std::unexpected("it is not a JSON object");
-  return line;
+  auto line = parse_json(text);
+  if (!line || !line->is_object()) return std::unexpected("it is not a JSON object");
+  return *std::move(line);
 }
 
 Json closing_line(std::int64_t trials) { return {{kClosing, kFormatName}, {"trials", trials}}; }
@@ -145,10 +146,9 @@ std::optional<std::int64_t> closing_count(const Json& line) {
 }
 
 Status check_header(std::string_view text) {
-  const Json header = text.size() <= kMaxLineBytes ? Json::parse(text, nullptr, false) : Json();
-  const bool is_header = header.is_object() && header.contains("format") &&
-                         header["format"] == kFormatName && header.contains("version") &&
-                         header["version"].is_number_integer();
+  const Json header = read_object(text).value_or(Json());
+  const bool is_header = header.contains("format") && header["format"] == kFormatName &&
+                         header.contains("version") && header["version"].is_number_integer();
   if (!is_header) {
     return fail(
         StatusCode::kIoError,

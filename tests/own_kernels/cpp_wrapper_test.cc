@@ -60,7 +60,7 @@ TEST_F(OwnKernelCppTest, RefusalsAreExceptions) {
   };
   EXPECT_THAT(message_of([] { const Kernel kernel("{}"); }), HasSubstr("\"name\" is missing"));
   EXPECT_THAT(message_of([] { const Kernel kernel("no JSON", "source"); }),
-              HasSubstr("no JSON object"));
+              HasSubstr("is not JSON: line 1, column 2"));
   Engine engine;
   const Kernel kernel(swiglu().dump());
   SwigluCall call(8);

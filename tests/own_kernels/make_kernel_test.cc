@@ -300,6 +300,14 @@ TEST(MakeKernelTest, TextThatIsNoObjectIsRefused) {
   }
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   EXPECT_FALSE(make_kernel(deep));
+  Json json = swiglu();
+  json["types"]["T"] = "here";
+  std::string text = json.dump();
+  text.replace(text.find("\"here\""), 6, "[" + deep + "]");
+  const auto kernel = make_kernel(text);
+  ASSERT_FALSE(kernel);
+  EXPECT_THAT(kernel.error().message, HasSubstr("not JSON: line 1, column "));
+  EXPECT_THAT(kernel.error().message, HasSubstr("more than 64 levels of brackets"));
   EXPECT_FALSE(make_kernel("{\"grid\": " + deep + "}"));
   EXPECT_FALSE(make_kernel(std::string(Description::kMaxBytes + 1, ' ')));
 }

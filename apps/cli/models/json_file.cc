@@ -1,14 +1,14 @@
 #include "apps/cli/models/json_file.h"
 
-#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <format>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "runtime/base/json_fields.h"
+#include "runtime/base/json_text.h"
+#include "runtime/base/regular_file.h"
 
 namespace dorajit::cli {
 namespace {
@@ -17,30 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxBytes = std::size_t{8} << 20;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
-
-std::unexpected<Error> unreadable(const std::string& path, const std::string& why) {
-  return fail(StatusCode::kIoError, std::format("cannot read {}: {}", path, why));
-}
-
-Result<std::string> read_text(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return unreadable(path, "there is no such file");
-  // Reading a FIFO or a device may block or never end.
-  if (!fs::is_regular_file(status)) return unreadable(path, "it is not a regular file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return unreadable(path, std::generic_category().message(errno));
-  std::string text(kMaxBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return unreadable(path, "reading it failed");
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMaxBytes) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{} is larger than {} MiB, too large for a config file", path,
-                            kMaxBytes >> 20));
-  }
-  return text;
-}
 
 // The value as the file has it, shortened.
 std::string shown(const Json& value) {
@@ -57,28 +33,20 @@ Result<JsonObject> JsonObject::read(const std::string& path, const std::string& 
   std::error_code ignored;
   const std::string file =
       fs::is_directory(path, ignored) ? (fs::path(path) / name).string() : path;
-  DORAJIT_ASSIGN(const std::string text, read_text(file));
-  constexpr int kMaxLevels = 64;
-  bool is_too_deep = false;
-  try {
-    Json parsed = Json::parse(text, [&](int level, Json::parse_event_t, const Json&) {
-      is_too_deep = is_too_deep || level > kMaxLevels;
-      return !is_too_deep;
-    });
-    if (is_too_deep) {
-      return fail(StatusCode::kInvalidArgument,
-                  std::format("{} is nested more than {} levels deep, too deep for a config file",
-                              file, kMaxLevels));
-    }
-    if (parsed.is_object()) return JsonObject(file, std::move(parsed));
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{} has a JSON {} instead of an object; name a model's or an "
-                            "adapter's {}",
-                            file, parsed.type_name(), name));
-  } catch (const Json::exception& error) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{} is not a JSON document: {}", file, error.what()));
+  const auto text = read_regular_file(file, kMaxBytes);
+  if (!text) {
+    return fail(StatusCode::kIoError, std::format("cannot read {}: {}", file, text.error()));
   }
+  auto parsed = parse_json(*text);
+  if (!parsed) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{} is not a JSON document: {}", file, parsed.error().message));
+  }
+  if (parsed->is_object()) return JsonObject(file, *std::move(parsed));
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} has a JSON {} instead of an object; name a model's or an "
+                          "adapter's {}",
+                          file, parsed->type_name(), name));
 }
 
 std::unexpected<Error> JsonObject::refuse(const std::string& field, const std::string& what) const {

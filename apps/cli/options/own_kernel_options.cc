@@ -4,36 +4,40 @@
 #include <algorithm>
 #include <filesystem>
 #include <format>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
-#include <sstream>
 
 #include "apps/cli/options/shapes.h"
 #include "apps/cli/terminal/text_format.h"
 #include "kernel_templates/sizes.h"
+#include "own_kernels/description.h"
 #include "own_kernels/kernel.h"
+#include "runtime/base/json_text.h"
+#include "runtime/base/regular_file.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::cli {
 namespace {
 
 Result<std::string> read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  std::error_code ignored;
-  if (file && !std::filesystem::is_directory(path, ignored)) return text.str();
-  return fail(StatusCode::kIoError, std::format("{} cannot be read", path.string()));
+  auto text = read_regular_file(path, own_kernels::Description::kMaxBytes);
+  if (text) return *std::move(text);
+  return fail(StatusCode::kIoError,
+              std::format("{} cannot be read: {}", path.string(), text.error()));
 }
 
 // A source that is the name of a file beside the description is read, as Python's Kernel does.
 Result<std::string> read_description(const std::string& path) {
   DORAJIT_ASSIGN(std::string text, read_text(path));
-  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("source") || !json["source"].is_string()) return text;
-  const auto source = json["source"].get<std::string>();
+  auto parsed = parse_json(text);
+  if (!parsed) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{} is not a JSON document: {}", path, parsed.error().message));
+  }
+  auto& json = *parsed;
+  const auto named = json_member<std::string>(json, "source");
+  if (!named) return text;
+  const std::string& source = *named;
   const bool is_file =
       (source.ends_with(".cu") || source.ends_with(".cuh")) && !source.contains('\n');
   if (!is_file) return text;

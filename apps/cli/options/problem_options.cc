@@ -3,21 +3,22 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <filesystem>
+#include <cstddef>
 #include <format>
-#include <fstream>
 #include <string_view>
-#include <system_error>
 
 #include "apps/cli/terminal/number_range.h"
 #include "apps/cli/terminal/text_format.h"
+#include "cache/files/text_lines.h"
 #include "kernel_templates/spaces.h"
+#include "runtime/base/regular_file.h"
 #include "runtime/base/settings.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::cli {
 namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
 Result<std::vector<kernels::Sizes>> wanted_sizes(const ProblemOptions& options,
                                                  const kernels::Operation& operation) {
@@ -45,19 +46,16 @@ std::string_view plain(std::string_view line, int number) {
 // One problem a line, as `dorajit show` names them; blank lines and lines that begin with # are
 // skipped.
 Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
-  std::ifstream file(path);
-  int why = file ? 0 : errno;
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) why = EISDIR;
-  if (why != 0) {
+  const auto text = read_regular_file(path, kMaxFileBytes);
+  if (!text) {
     return fail(StatusCode::kIoError,
                 std::format("cannot read {}: {}; --from takes a file of problems, one a line", path,
-                            std::generic_category().message(why)));
+                            text.error()));
   }
   std::vector<launch::Problem> problems;
-  std::string text;
-  for (int number = 1; std::getline(file, text); ++number) {
-    const std::string_view line = plain(text, number);
+  std::string_view rest = *text;
+  for (int number = 1; !rest.empty(); ++number) {
+    const std::string_view line = plain(cache::cut_line(rest), number);
     if (line.empty() || line.starts_with('#')) continue;
     const auto problem = launch::parse_problem(line);
     if (!problem || !std::has_single_bit(static_cast<unsigned>(problem->vector_width))) {
@@ -68,9 +66,8 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
     }
     problems.push_back(*problem);
   }
-  if (file.bad() || problems.empty()) {
-    return fail(StatusCode::kInvalidArgument,
-                file.bad() ? "cannot read " + path : path + " has no problem in it");
+  if (problems.empty()) {
+    return fail(StatusCode::kInvalidArgument, path + " has no problem in it");
   }
   return problems;
 }

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "runtime/base/json_fields.h"
+#include "runtime/base/json_text.h"
 
 namespace dorajit::autotune::protocol {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 using Json = JsonFields::Json;
 
 constexpr std::size_t kMaxTextBytes = 1024;
-constexpr int kMaxDepth = 4;
 constexpr double kMaxCalls = 1e15;
 constexpr double kMaxNanoseconds = 1e18;
 
@@ -53,18 +53,10 @@ Hello read_hello(JsonFields& fields) {
           .tuning_dir = fields.text("tuning_dir", 4096)};
 }
 
-// Parses without recursion, because a hostile line could nest deeply.
 Result<Json> parse_object(std::string_view line) {
-  bool too_deep = false;
-  const Json::parser_callback_t shallow = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return !too_deep;
-  };
-  Json object = Json::parse(line, shallow, false);
-  if (too_deep || !object.is_object()) {
-    return fail(StatusCode::kInvalidArgument, "the line is not a JSON object of a message");
-  }
-  return object;
+  auto object = parse_json(line);
+  if (object && object->is_object()) return object;
+  return fail(StatusCode::kInvalidArgument, "the line is not a JSON object of a message");
 }
 
 std::unexpected<Error> unknown_type(const std::string& type) {

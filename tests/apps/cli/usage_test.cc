@@ -1,5 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
 
 #include "tests/apps/cli/cli_sandbox.h"
 
@@ -75,6 +79,29 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
     EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
     EXPECT_THAT(result.err, HasSubstr(one.message));
     EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(CliUsage, FilesWithoutAnEndAreRefused) {
+  const CliSandbox sandbox;
+  const std::string pipe = sandbox.folder() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::vector<std::vector<std::string>> commands = {
+      {"import"},
+      {"doctor"},
+      {"export", "--from"},
+      {"report", "--html", sandbox.folder() + "/page.html", "--from"},
+      {"freeze", "--check"},
+      {"prewarm", "--from"},
+      {"explain", "--with", "n=4", "--kernel"}};
+  for (auto command : commands) {
+    command.emplace_back();
+    for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+      command.back() = path;
+      const CliResult result = sandbox.run(command);
+      EXPECT_EQ(result.exit_code, 1) << command[0];
+      EXPECT_THAT(result.err + result.out, HasSubstr("it is not a regular file")) << command[0];
+    }
   }
 }
 

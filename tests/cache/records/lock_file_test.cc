@@ -65,6 +65,11 @@ TEST(LockFile, ErrorsDescribeTheFault) {
   EXPECT_THAT(why(to_lock_text(entries()) + "x"), HasSubstr("digest"));
 }
 
+TEST(LockFile, ByteOrderMarkIsRefused) {
+  const std::string text = to_lock_text(entries());
+  EXPECT_FALSE(parse_lock_text("\xef\xbb\xbf" + text));
+}
+
 TEST(LockFile, TextsWithControlCharactersAreRefused) {
   const std::vector<std::pair<std::string, std::string LockEntry::*>> texts = {
       {"device", &LockEntry::device},

@@ -93,7 +93,7 @@ TEST_F(OwnKernelOptionsTest, WrongOptionsAreNamed) {
               HasSubstr("--type f64"));
   EXPECT_THAT(refusal_of({.file = folder_.path(), .with = {"n=4"}}), HasSubstr("cannot be read"));
   EXPECT_THAT(refusal_of({.file = write("broken.json", "{"), .with = {"n=4"}}),
-              HasSubstr("no JSON object"));
+              HasSubstr("broken.json is not a JSON document: line 1, column 2: "));
 }
 
 }  // namespace
