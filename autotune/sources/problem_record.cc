@@ -31,6 +31,7 @@ Status append(const std::string& path, std::string_view text) {
   struct stat what{};
   if (::fstat(file.get(), &what) != 0) return system_failure();
   if (!S_ISREG(what.st_mode)) return fail(StatusCode::kIoError, "it is not a regular file");
+  const FileSizeSignalBlock no_signal;
   ssize_t written = -1;
   do {
     written = ::write(file.get(), text.data(), text.size());

@@ -8,6 +8,7 @@
 #include "autotune/search/host_id.h"
 #include "autotune/search/tuning_report.h"
 #include "kernel_templates/config_text.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::autotune {
@@ -117,6 +118,7 @@ Result<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, device::De
   const Seconds spent = tuning.passed();
   if (settings_.print_autotuning) {
     const std::string report = tuning_report(session.problem, *tuned, spent.count());
+    const FileSizeSignalBlock no_signal;
     std::fwrite(report.data(), 1, report.size(), stderr);
   }
   log(LogLevel::kInfo,

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 
@@ -78,7 +79,7 @@ SqliteStatus for_each_row(Statement& statement, Visit visit) {
 // The bytes of a database and its WAL.
 std::int64_t bytes_of_database(const std::string& path);
 
-// One database connection, for one thread at a time. Never creates a file.
+// One database connection, for the thread that opened it. Never creates a file.
 class Connection {
  public:
   enum class Mode {
@@ -121,6 +122,7 @@ class Connection {
 
   static int count_steps(void* left);
 
+  std::unique_ptr<FileSizeSignalBlock> no_signal_ = std::make_unique<FileSizeSignalBlock>();
   std::unique_ptr<std::int64_t> steps_left_;  // outlives the handle, which points to it
   std::unique_ptr<sqlite3, Close> handle_;
 };

@@ -15,6 +15,7 @@
 #include "cache/files/file_lock.h"
 #include "cache/files/text_lines.h"
 #include "kernel_templates/config_text.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
@@ -72,6 +73,7 @@ class OpenEntry {
 
   // No sync: the content only has to survive the process, not the machine.
   bool write(std::string_view text) {
+    const FileSizeSignalBlock no_signal;
     const int file = lock_.descriptor();
     return ::ftruncate(file, 0) == 0 &&
            ::pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());

@@ -1,10 +1,12 @@
-// Owner of one file descriptor.
+// Owner of one file descriptor, and writing to files.
 #pragma once
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <ctime>
 #include <string_view>
 #include <utility>
 
@@ -40,8 +42,39 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
+// A write beyond the limit of `ulimit -f` fails with EFBIG, and sends the writing thread SIGXFSZ,
+// which ends the process unless the host has changed that. During the lifetime of this object, on
+// the thread that made it, the signal is dropped.
+class FileSizeSignalBlock {
+ public:
+  FileSizeSignalBlock() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  FileSizeSignalBlock(const FileSizeSignalBlock&) = delete;
+  FileSizeSignalBlock& operator=(const FileSizeSignalBlock&) = delete;
+  ~FileSizeSignalBlock() {
+    const int error_number = errno;
+    const timespec no_wait{};
+    while (!was_pending_ && sigtimedwait(&signal_, nullptr, &no_wait) < 0 && errno == EINTR) {
+    }
+    if (sigismember(&before_, SIGXFSZ) == 0) pthread_sigmask(SIG_UNBLOCK, &signal_, nullptr);
+    errno = error_number;
+  }
+
+ private:
+  sigset_t signal_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
 // Writes all bytes. False, with the reason in errno, if that fails.
 inline bool write_all(const FileDescriptor& file, std::string_view bytes) {
+  const FileSizeSignalBlock no_signal;
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;

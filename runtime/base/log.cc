@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/fork_guard.h"
 #include "runtime/base/printable_text.h"
 
@@ -16,6 +17,7 @@ namespace {
 void write_to_stderr(LogLevel level, std::string_view message, void*) {
   std::string line = "dorajit: ";
   line.append(name(level)).append(": ").append(message).append("\n");
+  const FileSizeSignalBlock no_signal;
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -1,8 +1,10 @@
 // The status of a store whose lookup could not read the database.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -20,6 +22,20 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
+
+TEST(UnreadableDatabase, FileSizeLimitEndsNoProcess) {
+  const TemporaryDirectory directory;
+  TuningStore::open(directory.path())->record(sample_trials(1, 2), sample_winner(1));
+  const int status = run_in_child([&] {
+    std::signal(SIGXFSZ, SIG_DFL);
+    const rlimit limit{16384, 16384};
+    CHILD_CHECK(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const auto store = TuningStore::open(directory.path());
+    for (int i = 2; i < 100; ++i) store->record(sample_trials(i, 20), sample_winner(i));
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+}
 
 TEST(UnreadableDatabase, LockedDatabaseIsReportedUntilARead) {
   const TemporaryDirectory directory;

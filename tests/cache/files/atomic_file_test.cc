@@ -79,7 +79,7 @@ TEST(AtomicFile, ErrorNamesPathReasonAndRemedy) {
 TEST(AtomicFile, FailsCleanlyAtTheFileSizeLimit) {
   const TemporaryDirectory directory;
   const int status = run_in_child([&] {
-    std::signal(SIGXFSZ, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_DFL);  // which would end the process
     const rlimit limit{4096, 4096};
     CHILD_CHECK(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
     auto file = AtomicFile::create(directory.file("data"));
@@ -87,6 +87,10 @@ TEST(AtomicFile, FailsCleanlyAtTheFileSizeLimit) {
     const auto written = file->write(std::string(10000, 'x'));
     CHILD_CHECK(!written);
     CHILD_CHECK(written.error().message.find("ulimit -f") != std::string::npos);
+    sigset_t left;
+    CHILD_CHECK(::sigpending(&left) == 0 && sigismember(&left, SIGXFSZ) == 0);
+    CHILD_CHECK(::pthread_sigmask(SIG_BLOCK, nullptr, &left) == 0);
+    CHILD_CHECK(sigismember(&left, SIGXFSZ) == 0);
     return 0;
   });
   EXPECT_EQ(status, 0);
