@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <expected>
 #include <format>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -68,12 +68,19 @@ std::optional<std::string> to_line(const Trial& trial) {
   }
 }
 
-auto order_of_lines(const Trial* trial) {
-  return std::tuple<const std::string&, const std::string&, std::int64_t, const std::string&,
-                    std::string, std::int64_t>(trial->device, trial->problem, trial->created_unix_s,
-                                               trial->host, kernels::to_text(trial->config),
-                                               checksum(*trial));
-}
+// What orders lines. Its texts and the checksum are made once, not for each comparison.
+struct OrderedTrial {
+  explicit OrderedTrial(const Trial& ordered)
+      : trial(&ordered), config(kernels::to_text(ordered.config)), sum(checksum(ordered)) {}
+
+  [[nodiscard]] auto order() const {
+    return std::tie(trial->device, trial->problem, trial->created_unix_s, trial->host, config, sum);
+  }
+
+  const Trial* trial;
+  std::string config;
+  std::int64_t sum;
+};
 
 double read_time(JsonFields& fields, const char* name) {
   if (fields.is_null(name)) return std::numeric_limits<double>::quiet_NaN();
@@ -179,13 +186,13 @@ std::string damage_of(std::int64_t counted, std::int64_t lines, std::string_view
 }  // namespace
 
 std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials) {
-  std::vector<const Trial*> sorted;
-  std::set<std::int64_t> known;
-  for (const Trial& trial : trials) {
-    if (known.insert(checksum(trial)).second) sorted.push_back(&trial);
-  }
-  std::ranges::sort(sorted, {}, order_of_lines);
-  return sorted;
+  std::vector<OrderedTrial> ordered(trials.begin(), trials.end());
+  std::ranges::stable_sort(ordered, {}, &OrderedTrial::order);
+  const auto again = std::ranges::unique(ordered, {}, &OrderedTrial::sum);
+  ordered.erase(again.begin(), again.end());
+  std::vector<const Trial*> once;
+  std::ranges::transform(ordered, std::back_inserter(once), &OrderedTrial::trial);
+  return once;
 }
 
 TrialText to_lines(std::span<const Trial> trials, const Progress& progress) {

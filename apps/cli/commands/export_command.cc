@@ -115,6 +115,10 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   DORAJIT_TRY(check_is_no_input(options.out, read.databases));
   std::vector<cache::Trial>& trials = read.trials;
   std::erase_if(trials, [&](const cache::Trial& trial) { return !is_of_device(trial.device); });
+  const auto future = static_cast<std::int64_t>(
+      std::erase_if(trials, [latest = cache::latest_plausible_time()](const cache::Trial& trial) {
+        return trial.created_unix_s > latest;
+      }));
   const std::int64_t other_kernels = options.ship ? drop_other_kernels(trials) : 0;
   if (options.ship) trials = cache::deciding_trials(trials);
   if (options.ship && trials.empty()) {
@@ -134,6 +138,10 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
         count_text(text.left_out, "trial") +
         " left out, which JSON cannot hold: a text is not UTF-8, or a time is not finite");
   }
+  if (future > 0) {
+    said.push_back(count_text(future, "trial") +
+                   " of the future left out, which no reader accepts: a clock was or is wrong");
+  }
   if (other_kernels > 0) {
     said.push_back(count_text(other_kernels, "trial") +
                    " of other kernels than this program's left out");
@@ -151,6 +159,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
                        {"trials", text.trials},
                        {"winners", cache::choose_winners(trials).size()},
                        {"left_out", text.left_out},
+                       {"future", future},
                        {"other_kernels", other_kernels}},
                       lines);
 }

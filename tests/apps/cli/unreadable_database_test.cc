@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/database/tuning_store.h"
+#include "cache/records/trial_validity.h"
 #include "tests/apps/cli/cli_sandbox.h"
 #include "tests/cache/records/sample_records.h"
 
@@ -61,6 +62,24 @@ TEST(CliUnreadableDatabase, TrialsThatJsonCannotHoldAreCounted) {
   EXPECT_THAT(sandbox.run({"export"}).err, HasSubstr(left_out));
   EXPECT_THAT(sandbox.run({"export", "--out", out}).out, HasSubstr(left_out));
   EXPECT_EQ(sandbox.run({"export", "--out", out, "--json"}).document()["left_out"], 1);
+}
+
+TEST(CliUnreadableDatabase, TrialsOfTheFutureAreNotExported) {
+  const CliSandbox sandbox;
+  cache::Trial future = cache::sample_trial(1, 0);
+  future.created_unix_s = cache::latest_plausible_time() + 3600;
+  const std::vector<cache::Trial> trials = {future, cache::sample_trial(1, 1)};
+  cache::TuningStore::open(sandbox.cache_dir())->merge(trials);
+  for (const char* name : {"/out.jsonl", "/out.db"}) {
+    const std::string out = sandbox.folder() + name;
+    EXPECT_THAT(sandbox.run({"export", "--out", out}).out,
+                HasSubstr("1 trial of the future left out"));
+    const CliResult checked = sandbox.run({"doctor", out});
+    EXPECT_EQ(checked.exit_code, 0) << checked.out;
+    const auto again = sandbox.run({"export", "--out", out, "--json"}).document();
+    EXPECT_EQ(again["future"], 1);
+    EXPECT_EQ(again["trials"], 1);
+  }
 }
 
 }  // namespace
