@@ -66,10 +66,18 @@ void LogFile::attach() {
       info.st_size >= kMaxBytes) {
     ::renameat(folder, kName.c_str(), folder, (kName + ".1").c_str());
   }
-  FileDescriptor log(::openat(folder, kName.c_str(),
-                              O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!log) log = FileDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (log) ::dup2(log.get(), STDERR_FILENO);
+  // O_NONBLOCK: opening a FIFO must not wait for a reader.
+  FileDescriptor file(::openat(folder, kName.c_str(),
+                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                               0600));
+  if (!file || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    log(LogLevel::kWarning,
+        std::format("{}/{} is not a file that can be written: messages are dropped; delete it and "
+                    "start the daemon again",
+                    folder_.path(), kName));
+    file = FileDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  }
+  if (file) ::dup2(file.get(), STDERR_FILENO);
   is_attached_ = true;
   choose_log_format();
 }

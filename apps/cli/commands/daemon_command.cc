@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -6,13 +7,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <format>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -27,6 +28,7 @@
 #include "cache/files/live_directory.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/json_fields.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/own_location.h"
 
 namespace dorajit::cli {
@@ -36,7 +38,9 @@ using autotune::protocol::Request;
 
 constexpr std::chrono::seconds kWatchInterval{1};
 constexpr std::chrono::milliseconds kFollowInterval{200};
+constexpr off_t kMaxLogBytes = off_t{16} << 20;
 constexpr std::chrono::milliseconds kStopWait{30'000};
+constexpr std::chrono::seconds kStartWait{5};
 constexpr std::chrono::milliseconds kNoLimit{-1};
 constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
 
@@ -55,8 +59,8 @@ Result<std::string> ask(const Invocation& invocation, const Request& request) {
 
 Result<Json> ask_status(const Invocation& invocation) {
   DORAJIT_ASSIGN(const std::string text, ask(invocation, autotune::protocol::StatusRequest{}));
-  Json status = Json::parse(text, nullptr, false);
-  if (status.is_object()) return status;
+  auto status = parse_json(text);
+  if (status && status->is_object()) return status;
   return fail(StatusCode::kIoError, "the daemon's answer is not a JSON document");
 }
 
@@ -148,7 +152,12 @@ Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> op
     options.insert(options.begin(), {"--cache-dir", invocation.settings.cache_dir});
     DORAJIT_ASSIGN(const int code, run_dorajitd(std::move(options)));
     if (code != 0) return static_cast<ExitCode>(code);  // it has printed the reason
-    DORAJIT_ASSIGN(status, ask_status(invocation));
+    // Another daemon that runs already may just have lost its socket, and makes it again.
+    const auto deadline = std::chrono::steady_clock::now() + kStartWait;
+    while (!(status = ask_status(invocation)) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kFollowInterval);
+    }
+    if (!status) return std::unexpected(status.error());
   }
   const std::string log = log_path(invocation);
   return print_result(
@@ -167,20 +176,31 @@ Result<ExitCode> print_log(const Invocation& invocation, bool follows) {
   }
   const std::string path = log_path(invocation);
   ino_t inode = 0;
-  std::streamoff offset = 0;
+  off_t offset = 0;
   for (;;) {
+    // Without following a link or waiting at a FIFO, which the daemon does not write to either.
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat info{};
-    if (::stat(path.c_str(), &info) != 0 && inode == 0) {
+    if (!file && errno == ENOENT && inode == 0) {
       return fail(StatusCode::kIoError,
                   std::format("there is no log {}: dorajitd has not run in the background; as a "
                               "service it logs to `journalctl --user --unit dorajitd`",
                               path));
     }
+    if ((!file && errno != ENOENT) || (file && ::fstat(file.get(), &info) != 0)) {
+      return system_failure("cannot read " + path, errno);
+    }
+    if (file && !S_ISREG(info.st_mode)) {
+      return fail(StatusCode::kIoError,
+                  path + " is not a regular file, so it is no log; delete it");
+    }
     if (info.st_ino != inode) offset = 0;  // another file took its place
     inode = info.st_ino;
-    std::ifstream file(path, std::ios::binary);
-    file.seekg(offset);
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    // The daemon begins another file after a mebibyte.
+    offset = std::max(offset, info.st_size - kMaxLogBytes);
+    std::string text(static_cast<std::size_t>(std::max(off_t{0}, info.st_size - offset)), '\0');
+    text.resize(static_cast<std::size_t>(
+        std::max(ssize_t{0}, ::pread(file.get(), text.data(), text.size(), offset))));
     offset += std::ssize(text);
     if (!text.empty() || !follows) {
       print_result(invocation.json, "daemon logs", {{"log", path}, {"text", text}}, text);

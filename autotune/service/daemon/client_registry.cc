@@ -56,7 +56,9 @@ class ClientRegistry::Connection {
     if (has_ended_) return;
     const bool had_begun = lines_.has_begun();
     lines_.feed(bytes);
+    bool is_new_line = !had_begun;
     while (const auto line = lines_.next()) {
+      is_new_line = true;
       const auto request = protocol::parse_request(*line);
       if (!request) return refuse(request.error().message);
       handle(*request);
@@ -66,7 +68,7 @@ class ClientRegistry::Connection {
     if (!has_greeted_) return;
     if (!lines_.has_begun()) {
       deadline_.stop();
-    } else if (!had_begun) {
+    } else if (is_new_line) {
       deadline_.start(kLineTimeoutMs);
     }
   }

@@ -1,5 +1,6 @@
 #include "autotune/service/daemon/daemon.h"
 
+#include <sys/stat.h>
 #include <uv.h>
 
 #include <algorithm>
@@ -34,10 +35,12 @@ constexpr std::chrono::seconds kMetricsInterval{5};
 
 class Daemon {
  public:
-  // `folder` is the open folder of the socket.
-  Daemon(const DaemonOptions& options, const FileDescriptor& folder, DeviceLoad& load)
+  // `folder` is the open folder of the socket, and `leader` its lock.
+  Daemon(const DaemonOptions& options, const FileDescriptor& folder, const cache::FileLock& leader,
+         DeviceLoad& load)
       : options_(options),
         folder_(folder),
+        leader_(leader),
         load_(load),
         clients_(&loop_, options.hello,
                  {.on_request = [this](ClientId id, const auto& request) { handle(id, request); },
@@ -47,6 +50,8 @@ class Daemon {
 
  private:
   Status open();
+  Status listen();
+  void stay_reachable();
   Status watch_signals();
   void handle(ClientId id, const protocol::Request& request);
   void accept_job(ClientId id, const protocol::TuneRequest& request);
@@ -62,6 +67,7 @@ class Daemon {
 
   const DaemonOptions& options_;
   const FileDescriptor& folder_;
+  const cache::FileLock& leader_;
   DeviceLoad& load_;
   uv_loop_t loop_{};
   JobQueue queue_;
@@ -98,10 +104,33 @@ Status Daemon::watch_signals() {
   return {};
 }
 
-Status Daemon::open() {
+Status Daemon::listen() {
+  listener_.reset();  // it deletes the name, so before the next one is made
   DORAJIT_ASSIGN(listener_, ListeningSocket::open(
                                 &loop_, cache::held_path(folder_), options_.socket,
                                 [this](uv_stream_t* listener) { clients_.accept(listener); }));
+  return {};
+}
+
+// A daemon whose socket was deleted would hold the leader's lock, so that nobody could start
+// another, and serve nobody.
+void Daemon::stay_reachable() {
+  if (!listener_ || listener_->is_at(protocol::socket_path(options_.folder))) return;
+  struct stat held{};
+  struct stat named{};
+  const bool is_leader = ::fstat(leader_.descriptor(), &held) == 0 &&
+                         ::stat(protocol::leader_lock_path(options_.folder).c_str(), &named) == 0 &&
+                         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  const Status listening =
+      is_leader ? listen()
+                : fail(StatusCode::kIoError, options_.folder + " was deleted or replaced");
+  if (listening) return log(LogLevel::kWarning, "the socket was deleted; it is there again");
+  log(LogLevel::kError, listening.error().message + ", so no client finds this daemon");
+  drain();
+}
+
+Status Daemon::open() {
+  DORAJIT_TRY(listen());
   DORAJIT_TRY(watch_signals());
   ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
   ticker_->start(WorkerSupervisor::kTick.count(), WorkerSupervisor::kTick.count());
@@ -186,6 +215,7 @@ void Daemon::take_back(const Job& job, const std::string& how) {
 void Daemon::tick() {
   if (options_.on_tick) options_.on_tick();
   clients_.sweep();
+  stay_reachable();
   for (const auto& [key, supervisor] : supervisors_) supervisor->tick();
   std::erase_if(supervisors_,
                 [](const auto& supervisor) { return supervisor.second->is_unused(); });
@@ -276,7 +306,7 @@ Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load) {
                                cache::FilePlace::kDaemonFolder));
   if (!leader) return DaemonEnd::kAlreadyRunning;
   ::signal(SIGPIPE, SIG_IGN);
-  return Daemon(options, folder, load).run();
+  return Daemon(options, folder, *leader, load).run();
 }
 
 }  // namespace dorajit::autotune

@@ -33,7 +33,17 @@ Status ListeningSocket::make(const std::string& path) {
   }
   own_path_ = path;
   ::chmod(path.c_str(), S_IRUSR | S_IWUSR);
+  struct stat made{};
+  ::lstat(path.c_str(), &made);
+  device_ = made.st_dev;
+  inode_ = made.st_ino;
   return {};
+}
+
+bool ListeningSocket::is_at(const std::string& path) const {
+  struct stat found{};
+  return own_path_.empty() ||
+         (::lstat(path.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_);
 }
 
 Result<std::unique_ptr<ListeningSocket>> ListeningSocket::open(uv_loop_t* loop,

@@ -1,6 +1,7 @@
 // The listening socket of the daemon.
 #pragma once
 
+#include <sys/types.h>
 #include <uv.h>
 
 #include <functional>
@@ -26,6 +27,9 @@ class ListeningSocket {
   ListeningSocket& operator=(const ListeningSocket&) = delete;
   ~ListeningSocket();
 
+  // Whether the socket that it created still has that name; true for an inherited one.
+  [[nodiscard]] bool is_at(const std::string& path) const;
+
  private:
   ListeningSocket(uv_loop_t* loop, OnArrival on_arrival);
   Status make(const std::string& path);
@@ -33,6 +37,8 @@ class ListeningSocket {
   UvHandle<uv_pipe_t> handle_;
   OnArrival on_arrival_;
   std::string own_path_;
+  dev_t device_ = 0;  // of the socket with that name
+  ino_t inode_ = 0;
 };
 
 }  // namespace dorajit::autotune

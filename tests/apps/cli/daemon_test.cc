@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -112,6 +113,36 @@ kill $!)";
   std::ifstream text(seen);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(text), {}), log.out + "later\n")
       << followed.err;
+}
+
+TEST(CliDaemon, StartFindsADaemonWhoseSocketWasDeleted) {
+  const CliSandbox sandbox;
+  const auto first = sandbox.run({"daemon", "start", "--json"}).document();
+  ASSERT_TRUE(std::filesystem::remove(sandbox.folder() + "/dorajitd.sock"));
+  const CliResult again = sandbox.run({"daemon", "start", "--json"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.document()["pid"], first["pid"]);
+  EXPECT_EQ(sandbox.run({"daemon", "stop"}).exit_code, 0);
+}
+
+TEST(CliDaemon, LogThatIsNoRegularFileIsNeitherWrittenNorRead) {
+  const CliSandbox sandbox;
+  const std::string log = sandbox.cache_dir() + "/dorajitd.log";
+  std::filesystem::create_directories(sandbox.cache_dir());
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  const CliResult started = sandbox.run({"daemon", "start"});
+  EXPECT_EQ(started.exit_code, 0) << started.err;
+  EXPECT_THAT(started.err, HasSubstr("messages are dropped"));
+  EXPECT_EQ(sandbox.run({"daemon", "stop"}).exit_code, 0);
+  EXPECT_THAT(sandbox.run({"daemon", "logs"}).err, HasSubstr("is not a regular file"));
+
+  const std::string other = sandbox.folder() + "/other";
+  std::ofstream(other) << "of another";
+  std::filesystem::remove(log);
+  std::filesystem::create_symlink(other, log);
+  const CliResult read = sandbox.run({"daemon", "logs"});
+  EXPECT_EQ(read.exit_code, 1);
+  EXPECT_EQ(read.out, "");
 }
 
 TEST(CliDaemon, FollowAndJsonExcludeEachOther) {

@@ -187,6 +187,39 @@ TEST(DaemonFaultsProcess, SlowClientIsRefused) {
   EXPECT_EQ(idle.status()["clients"], 1);
 }
 
+TEST(DaemonFaultsProcess, ClientThatSendsLinesSteadilyIsKept) {
+  const ScriptedDaemon daemon;
+  PlainClient client(daemon);
+  const std::string line = to_line(Request(StatusRequest{}));
+  const std::string part = line.substr(5) + line.substr(0, 5);
+  // Each read ends inside a line, for longer than the 5 s that one line may take.
+  ASSERT_TRUE(client.send(line.substr(0, 5)));
+  for (int i = 0; i < 14; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    ASSERT_TRUE(client.send(part)) << i;
+    client.expect<Text>();
+  }
+}
+
+TEST(DaemonFaultsProcess, DeletedSocketIsMadeAgain) {
+  const ScriptedDaemon daemon;
+  PlainClient before(daemon);
+  const std::string socket = socket_path(daemon.socket_folder());
+  ASSERT_TRUE(std::filesystem::remove(socket));
+  EXPECT_EQ(PlainClient(daemon).status()["clients"], 2);
+  EXPECT_GE(before.status()["clients"], 1) << "earlier clients stay";
+}
+
+TEST(DaemonFaultsProcess, DaemonEndsWhenItsFolderWasReplaced) {
+  ScriptedDaemon daemon;
+  {
+    PlainClient client(daemon);
+  }
+  std::filesystem::rename(daemon.socket_folder(), daemon.folder() + "/moved");
+  EXPECT_EQ(daemon.wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(socket_path(daemon.folder() + "/moved")));
+}
+
 TEST(DaemonFaultsProcess, ClientThatDoesNotReadIsDisconnected) {
   const ScriptedDaemon daemon;
   PlainClient deaf(daemon);
