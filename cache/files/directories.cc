@@ -8,6 +8,8 @@
 #include <format>
 #include <utility>
 
+#include "runtime/base/user_ids.h"
+
 namespace dorajit::cache {
 namespace {
 
@@ -43,7 +45,7 @@ Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path
     return std::unexpected(file_error("open folder", path, errno, place));
   }
   struct stat info{};
-  if (folder && ::fstat(folder.get(), &info) == 0 && info.st_uid == ::geteuid() &&
+  if (folder && ::fstat(folder.get(), &info) == 0 && is_this_user(info.st_uid) &&
       (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
     return folder;
   }

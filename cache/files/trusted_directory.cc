@@ -7,17 +7,19 @@
 #include <format>
 
 #include "cache/files/directories.h"
+#include "runtime/base/user_ids.h"
 
 namespace dorajit::cache {
 namespace {
 
 // Whether the user trusts the members of the folder's group to write in it.
 bool is_shared(const struct stat& folder, const Trust& trust) {
-  return trust.group && (folder.st_mode & S_IWGRP) != 0;
+  return trust.group && (folder.st_mode & S_IWGRP) != 0 && !is_ambiguous_group(folder.st_gid);
 }
 
 bool is_trusted_owner(const struct stat& found, const struct stat* folder, const Trust& trust) {
-  if (found.st_uid == ::geteuid() || found.st_uid == 0 || found.st_uid == trust.owner) return true;
+  if (is_this_user_or_root(found.st_uid)) return true;
+  if (found.st_uid == trust.owner && !is_ambiguous_user(found.st_uid)) return true;
   // Created by a member: only members could, and the folder passes on its group (setgid).
   return folder != nullptr && is_shared(*folder, trust) && found.st_gid == folder->st_gid;
 }
@@ -41,6 +43,13 @@ Status check(const struct stat& found, const std::string& path, const struct sta
                     path, choice_of(trust.place, "that folder")));
   }
   if (!is_trusted_owner(found, folder, trust)) {
+    if (is_ambiguous_user(found.st_uid)) {
+      return refuse(path,
+                    std::format("belongs to user {}, which stands for every user that this user "
+                                "namespace does not map",
+                                found.st_uid),
+                    "use a namespace that maps its owner to another id", trust);
+    }
     return refuse(path,
                   std::format("belongs to user {}, not to user {}", found.st_uid, ::geteuid()),
                   std::format("give it to this user if you trust all that is in it (chown -R {})",
@@ -51,7 +60,7 @@ Status check(const struct stat& found, const std::string& path, const struct sta
     return refuse(path, std::format("can be written by every user (mode {:04o})", mode),
                   "remove that permission (chmod go-w)", trust);
   }
-  if ((found.st_mode & S_IWGRP) != 0 && !trust.group) {
+  if ((found.st_mode & S_IWGRP) != 0 && !is_shared(found, trust)) {
     return refuse(path, std::format("can be written by group {} (mode {:04o})", found.st_gid, mode),
                   "remove that permission (chmod g-w), or set DORAJIT_TRUST_GROUP=1 if each of its "
                   "members may run code as this user",

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "runtime/base/unfinished_files.h"
+#include "runtime/base/user_ids.h"
 
 namespace dorajit {
 namespace {
@@ -36,7 +37,7 @@ FileDescriptor open_folder(int folder, const char* name) {
 
 // Whether only this user has ever had access to it.
 bool is_private(int folder, struct stat& found) {
-  return ::fstat(folder, &found) == 0 && found.st_uid == ::geteuid() &&
+  return ::fstat(folder, &found) == 0 && is_this_user(found.st_uid) &&
          (found.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
@@ -91,10 +92,12 @@ Result<PrivateFolder> PrivateFolder::make() {
   // locks nothing is removed.
   if (!folder || !is_private(folder.get(), found) ||
       (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)) {
-    return fail(StatusCode::kIoError,
-                std::format("folder {} was replaced by another user right after its creation; set "
-                            "TMPDIR to a folder that only you can write",
-                            path));
+    return fail(
+        StatusCode::kIoError,
+        std::format("folder {} was replaced by another user right after its creation, or this "
+                    "user's id ({}) stands for all unmapped users of a user namespace; set "
+                    "TMPDIR to a folder that only you can write, or run as another user",
+                    path, ::geteuid()));
   }
   UnfinishedFiles::of_this_process().add(path);
   return PrivateFolder(std::move(path), std::move(folder));

@@ -13,6 +13,7 @@
 
 #include "cache/files/directories.h"
 #include "runtime/base/settings.h"
+#include "runtime/base/user_ids.h"
 
 namespace dorajit::autotune::protocol {
 namespace {
@@ -54,8 +55,7 @@ Result<FileDescriptor> make_socket_folder(const std::string& folder) {
 bool is_peer_this_user(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         peer.uid == ::geteuid();
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && is_this_user(peer.uid);
 }
 
 }  // namespace dorajit::autotune::protocol
