@@ -27,6 +27,12 @@ Inspection outcome(const SqliteError& error) {
   return outcome(FileState::kUnusable, error.message);
 }
 
+// SQLite's checks report a page that could not be read, after an I/O error or for lack of memory,
+// like a damaged one.
+bool is_about_unread_page(const std::string& verdict) {
+  return verdict.contains("unable to get the page") || verdict.contains("failed to get page");
+}
+
 const char* check_statement(CheckDepth depth, off_t bytes) {
   if (depth == CheckDepth::kWhole) return "PRAGMA integrity_check(1)";
   if (depth == CheckDepth::kStructure && bytes <= kCheapToCheckBytes) {
@@ -64,7 +70,7 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
   const auto version = connection->query_integer("PRAGMA user_version");
   if (!version) return outcome(version.error());
   if (*version > kSchemaVersion) {
-    connection->close_without_checkpoint();
+    connection->forbid_checkpoint_on_close();
     return outcome(FileState::kNewer,
                    std::format("{} has schema version {}, written by a newer dorajit (this one "
                                "supports {}): update dorajit",
@@ -78,6 +84,9 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
   if (const char* check = check_statement(depth, info.st_size); check != nullptr) {
     const auto verdict = connection->query_text(check);
     if (!verdict) return outcome(verdict.error());
+    if (is_about_unread_page(*verdict)) {
+      return outcome(FileState::kUnusable, "it cannot be read completely: " + *verdict);
+    }
     if (*verdict != "ok") return outcome(FileState::kDamaged, *verdict);
   }
   Inspection inspection;

@@ -16,7 +16,7 @@ enum class FileState {
   kDamaged,   // not a database, another program's, or not completely readable by SQLite
   kNewer,     // of a later schema: must not be modified
   kBusy,      // other processes held it for the entire wait
-  kUnusable,  // the file system or SQLite refused access
+  kUnusable,  // the file system or SQLite refused access, or reading failed: says nothing about it
 };
 
 enum class CheckDepth {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <ctime>
 #include <format>
+#include <string_view>
 #include <vector>
 
 #include "cache/database/schema.h"
@@ -53,8 +54,8 @@ std::int64_t largest_possible_id(const std::string& path) {
 }
 
 // Each range is a new search from the root, so damage in one range does not hide the others.
-void read_range_by_range(Connection& connection, const std::string& path,
-                         std::vector<Trial>& trials) {
+SqliteStatus read_range_by_range(Connection& connection, const std::string& path,
+                                 std::vector<Trial>& trials) {
   const std::int64_t last_id = largest_possible_id(path);
   for (std::int64_t id = 1; id <= last_id; id += kIdsPerRange) {
     std::vector<Trial> range;
@@ -63,36 +64,36 @@ void read_range_by_range(Connection& connection, const std::string& path,
       continue;
     }
     for (std::int64_t one = id; one < id + kIdsPerRange; ++one) {
-      (void)read_trials_between(connection, one, one, trials);
+      const auto status = read_trials_between(connection, one, one, trials);
+      if (!status && is_failure_to_read(status.error())) return status;
     }
   }
+  return {};
 }
 
-// Every trial and winner that is readable and has a valid checksum. Never fails: a file that is not
-// a database has none.
-Salvaged salvage(const std::string& path) {
-  Salvaged rows;
-  auto connection = Connection::open(path, Connection::Mode::kReadWrite);
-  if (!connection) return rows;
+// Adds every trial and winner that is readable and has a valid checksum. After damage that hides
+// all others, there are no more.
+SqliteStatus salvage(const std::string& path, Salvaged& rows) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
+  connection.forbid_checkpoint_on_close();
   // A database of another program may have tables of the same names.
-  const auto application = connection->query_integer("PRAGMA application_id");
-  if (!application || *application != kApplicationId) return rows;
+  DORAJIT_ASSIGN(const auto application, connection.query_integer("PRAGMA application_id"));
+  if (application != kApplicationId) return {};
+  connection.limit_steps_by_size_of(path);
   // A table with another definition may return rows without end.
-  const auto is_ours = [&](const char* table) {
-    return is_table_of_schema(*connection, table).value_or(false);
-  };
-  connection->limit_steps_by_size_of(path);
-  if (is_ours("trials")) read_range_by_range(*connection, path, rows.trials);
-  if (is_ours("winners")) (void)read_winners(*connection, rows.winners);
-  connection->close_without_checkpoint();
-  return rows;
+  DORAJIT_ASSIGN(const bool has_trials, is_table_of_schema(connection, "trials"));
+  if (has_trials) DORAJIT_TRY(read_range_by_range(connection, path, rows.trials));
+  DORAJIT_ASSIGN(const bool has_winners, is_table_of_schema(connection, "winners"));
+  if (has_winners) DORAJIT_TRY(read_winners(connection, rows.winners));
+  return {};
 }
 
-Status to_status(const std::string& path, const SqliteStatus& status, FilePlace place) {
-  if (status) return {};
-  const int error_number = status.error().code == SQLITE_FULL ? ENOSPC : EIO;
+Status to_status(std::string_view action, const std::string& path, const SqliteStatus& result,
+                 FilePlace place) {
+  if (result) return {};
+  const int error_number = result.error().code == SQLITE_FULL ? ENOSPC : EIO;
   return fail(StatusCode::kIoError,
-              std::format("cannot make {}: {}; {}", shown_path(path), status.error().message,
+              std::format("cannot {} {}: {}; {}", action, shown_path(path), result.error().message,
                           remedy(error_number, place)));
 }
 
@@ -121,7 +122,7 @@ Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, 
   for (const char* companion : kCompanions) {
     ::unlink((file.temporary_path() + companion).c_str());
   }
-  DORAJIT_TRY(to_status(path, filled, place));
+  DORAJIT_TRY(to_status("make", path, filled, place));
   return file;
 }
 
@@ -180,7 +181,10 @@ Status write_shipped_database(const std::string& path, std::span<const Trial> tr
 Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,
                                 mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
-  const Salvaged rows = salvage(path);
+  Salvaged rows;
+  if (const auto read = salvage(path, rows); !read && is_failure_to_read(read.error())) {
+    return to_status("salvage", path, read, place);
+  }
   DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, place, mode));
 
   // Reading the damaged file has created an empty WAL and its index.

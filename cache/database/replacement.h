@@ -28,8 +28,9 @@ bool has_orphans(const std::string& path);
 void remove_orphans(const std::string& path);
 
 // Renames the damaged file at `path` to `path`.corrupt-<UTC time>, together with its WAL, and
-// publishes a database of the salvaged rows in its place. If no new database can be created, the
-// old file stays. Call only under the exclusive lock: nobody may have `path` open.
+// publishes a database of the salvaged rows in its place. If the old one cannot be read to its end
+// or no new one can be created, the old file stays. Call only under the exclusive lock: nobody may
+// have `path` open.
 Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,
                                 mode_t mode);
 

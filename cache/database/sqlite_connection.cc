@@ -33,7 +33,24 @@ std::string_view symbol(int code) {
   return found != std::end(kCodes) ? found->second : "SQLITE error";
 }
 
+// Whether the system has refused this connection an access to the database or its WAL.
+bool has_system_error(sqlite3* handle) {
+  int of_database = 0;
+  int of_wal = 0;
+  sqlite3_file* wal = nullptr;
+  sqlite3_file_control(handle, "main", SQLITE_FCNTL_LAST_ERRNO, &of_database);
+  sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, static_cast<void*>(&wal));
+  if (wal != nullptr && wal->pMethods != nullptr) {
+    wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &of_wal);
+  }
+  return of_database != 0 || of_wal != 0;
+}
+
 std::unexpected<SqliteError> sqlite_error(sqlite3* handle, std::string_view what, int code) {
+  // SQLite reports EIO as damage.
+  if ((code & 0xff) == SQLITE_CORRUPT && handle != nullptr && has_system_error(handle)) {
+    return sqlite_error(nullptr, what, SQLITE_IOERR);
+  }
   // Escaped, because SQLite quotes names that it found in the file.
   const std::string message =
       printable_line(handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code));
@@ -98,6 +115,11 @@ std::int64_t bytes_of_database(const std::string& path) {
 bool is_damage(const SqliteError& error) {
   return error.code == SQLITE_CORRUPT || error.code == SQLITE_NOTADB ||
          error.code == SQLITE_INTERRUPT;
+}
+
+bool is_failure_to_read(const SqliteError& error) {
+  return error.code == SQLITE_IOERR || error.code == SQLITE_NOMEM ||
+         error.code == SQLITE_CANTOPEN || is_busy(error);
 }
 
 bool is_busy(const SqliteError& error) {
@@ -187,9 +209,8 @@ void Connection::set_busy_timeout(std::chrono::milliseconds wait) {
   sqlite3_busy_timeout(handle_.get(), static_cast<int>(wait.count()));
 }
 
-void Connection::close_without_checkpoint() {
+void Connection::forbid_checkpoint_on_close() {
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  handle_.reset();
 }
 
 SqliteResult<Statement> Connection::prepare(std::string_view sql) {

@@ -28,6 +28,8 @@ using SqliteStatus = SqliteResult<void>;
 // The file's content is not what SQLite wrote, or reading it exceeds the step limit
 // (limit_steps_by_size_of()).
 bool is_damage(const SqliteError& error);
+// The system failed, which says nothing about the file: reading it later may succeed.
+bool is_failure_to_read(const SqliteError& error);
 // Another connection holds a lock; a retry may succeed.
 bool is_busy(const SqliteError& error);
 
@@ -95,8 +97,8 @@ class Connection {
   void limit_steps_by_size_of(const std::string& path);
 
   void set_busy_timeout(std::chrono::milliseconds wait);
-  // Makes closing write nothing to the database file.
-  void close_without_checkpoint();
+  // From now on, closing writes nothing to the database file.
+  void forbid_checkpoint_on_close();
 
   SqliteResult<Statement> prepare(std::string_view sql);
   // With the parameters bound, from 1 on.

@@ -1,10 +1,12 @@
-// A library to preload into `dorajit` that injects faults into changes of one folder: it counts the
+// A library to preload into `dorajit` that injects faults into uses of one folder: it counts the
 // steps (create, write, sync, rename, remove) and, at a given step, kills or interrupts the program
-// or reports a full disk. It intercepts the calls between the program, SQLite included, and libc.
+// or reports a full disk. Or it lets some reads fail. It intercepts the calls between the program,
+// SQLite included, and libc.
 //
 //   DISK_TROUBLE_FOLDER  the folder; nothing else is affected or counted
-//   DISK_TROUBLE         count | kill | interrupt | full | network
-//   DISK_TROUBLE_STEP    the step of `kill` or `interrupt`, or the first one with a `full` disk
+//   DISK_TROUBLE         count | kill | interrupt | full | unreadable | network
+//   DISK_TROUBLE_STEP    the step of `kill` or `interrupt`, the first one with a `full` disk, or a
+//                        number that determines which reads are `unreadable` and with which error
 //   DISK_TROUBLE_COUNT   the file in which `count` stores the number of steps
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +25,7 @@
 
 namespace {
 
-enum class Trouble { kNone, kCount, kKill, kInterrupt, kFull, kNetwork };
+enum class Trouble { kNone, kCount, kKill, kInterrupt, kFull, kUnreadable, kNetwork };
 
 const char* variable(const char* name) {
   const char* value = getenv(name);
@@ -46,6 +48,7 @@ Trouble trouble() {
     if (strcmp(how, "kill") == 0) return Trouble::kKill;
     if (strcmp(how, "interrupt") == 0) return Trouble::kInterrupt;
     if (strcmp(how, "full") == 0) return Trouble::kFull;
+    if (strcmp(how, "unreadable") == 0) return Trouble::kUnreadable;
     if (strcmp(how, "network") == 0) return Trouble::kNetwork;
     return Trouble::kNone;
   }();
@@ -99,6 +102,17 @@ bool may_step(Place place, bool needs_room) {
   return may_step(place, needs_room, [] {});
 }
 
+// One read of six fails.
+bool may_read(int file) {
+  constexpr int kErrors[] = {EIO, ESTALE, ENOMEM};
+  static const unsigned seed = static_cast<unsigned>(atol(variable("DISK_TROUBLE_STEP")));
+  static std::atomic<unsigned> random{seed * 7919U + 1U};
+  if (trouble() != Trouble::kUnreadable || !is_inside(file)) return true;
+  if ((random = random * 1664525U + 1013904223U) % 65521U % 6U != 0) return true;
+  errno = kErrors[seed % 3];
+  return false;
+}
+
 struct AtExit {
   ~AtExit() {
     if (trouble() != Trouble::kCount) return;
@@ -148,6 +162,20 @@ int mkstemp(char* pattern) {
 int mkostemp(char* pattern, int flags) {
   static auto* next = real<int(char*, int)>("mkostemp");
   return may_step(static_cast<const char*>(pattern), true) ? next(pattern, flags) : -1;
+}
+
+ssize_t read(int file, void* bytes, size_t count) {
+  static auto* next = real<ssize_t(int, void*, size_t)>("read");
+  return may_read(file) ? next(file, bytes, count) : -1;
+}
+
+ssize_t pread(int file, void* bytes, size_t count, off_t at) {
+  static auto* next = real<ssize_t(int, void*, size_t, off_t)>("pread");
+  return may_read(file) ? next(file, bytes, count, at) : -1;
+}
+
+ssize_t pread64(int file, void* bytes, size_t count, off64_t at) {
+  return pread(file, bytes, count, at);
 }
 
 // A process that dies during a write has written half of it.

@@ -1,4 +1,5 @@
-// Tuning runs that are killed at, or find the disk full from, every single step they write.
+// Runs that are killed at, or find the disk full from, every single step they write, or whose reads
+// fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,6 +83,7 @@ class DiskTrouble : public testing::Test {
   }
 
   using Check = std::function<void(const CliResult&, bool is_kept, bool may_end_before)>;
+  void read_in_trouble(int runs);
   void tune_in_trouble(const std::string& trouble, int stride, const Check& check);
 
   CliSandbox sandbox_;
@@ -105,6 +107,22 @@ void DiskTrouble::tune_in_trouble(const std::string& trouble, int stride, const 
   }
 }
 
+// Runs of `show` and of a tuning in which one read of six fails, another one in each.
+void DiskTrouble::read_in_trouble(int runs) {
+  for (int run = 1; run <= runs; ++run) {
+    SCOPED_TRACE(run);
+    start_over();
+    bring("unreadable", run);
+    const CliResult show = sandbox_.run({"show"});
+    const CliResult tuning = sandbox_.run(tune("8x1024"));
+    end_trouble();
+    if (show.exit_code == 0) EXPECT_THAT(show.out, HasSubstr("/c512/"));
+    if (show.exit_code != 0) EXPECT_THAT(show.err, HasSubstr("cannot read the tuning database"));
+    EXPECT_EQ(tuning.exit_code, 0) << tuning.err;
+    expect_all_well(run);
+  }
+}
+
 void expect_killed(const CliResult& result, bool /*is_kept*/, bool may_end_before) {
   if (result.exit_code != 0 || !may_end_before) EXPECT_EQ(result.exit_code, kKilled);
 }
@@ -119,7 +137,10 @@ void expect_served(const CliResult& result, bool is_kept, bool /*may_end_before*
 TEST_F(DiskTrouble, KilledAtAnyStepLosesNoWinner) { tune_in_trouble("kill", 23, expect_killed); }
 TEST_F(DiskTrouble, FullDiskAtAnyStepFailsNoCall) { tune_in_trouble("full", 23, expect_served); }
 
+TEST_F(DiskTrouble, ReadErrorsLeaveTheDatabaseInPlace) { read_in_trouble(30); }
+
 class DiskTroubleInFull : public DiskTrouble {};
+TEST_F(DiskTroubleInFull, ReadErrorsLeaveTheDatabaseInPlace) { read_in_trouble(1000); }
 TEST_F(DiskTroubleInFull, KilledAtEveryStepLosesNoWinner) {
   tune_in_trouble("kill", 1, expect_killed);
 }
