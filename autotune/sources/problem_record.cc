@@ -1,6 +1,5 @@
 #include "autotune/sources/problem_record.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cache/files/output_file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/fork_guard.h"
@@ -24,10 +24,8 @@ std::unexpected<Error> system_failure() {
 }
 
 Status append(const std::string& path, std::string_view text) {
-  // Opened so that a pipe without a reader neither blocks the caller nor ends the process.
-  const FileDescriptor file(
-      ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
-  if (!file) return system_failure();
+  // A pipe without a reader must neither block the caller nor end the process.
+  DORAJIT_ASSIGN(const FileDescriptor file, cache::open_for_appending(path));
   struct stat what{};
   if (::fstat(file.get(), &what) != 0) return system_failure();
   if (!S_ISREG(what.st_mode)) return fail(StatusCode::kIoError, "it is not a regular file");

@@ -88,7 +88,8 @@ SqliteStatus salvage(const std::string& path, Salvaged& rows) {
   return {};
 }
 
-Status to_status(std::string_view action, const std::string& path, const SqliteStatus& result,
+template <class T>
+Status to_status(std::string_view action, const std::string& path, const SqliteResult<T>& result,
                  FilePlace place) {
   if (result) return {};
   const int error_number = result.error().code == SQLITE_FULL ? ENOSPC : EIO;
@@ -97,21 +98,31 @@ Status to_status(std::string_view action, const std::string& path, const SqliteS
                           remedy(error_number, place)));
 }
 
-SqliteStatus fill(const std::string& path, const Salvaged& rows) {
-  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
-  DORAJIT_TRY(build_schema(connection));
+SqliteStatus insert(Connection& connection, const Salvaged& rows) {
   if (rows.trials.empty() && rows.winners.empty()) return {};
-
   const auto deadline = std::chrono::steady_clock::now() + kWaitForNewFile;
-  auto written = write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
+  return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
     DORAJIT_TRY(insert_trials(connection, rows.trials));
     for (const Winner& winner : rows.winners) {
       DORAJIT_TRY(put_winner(connection, winner));
     }
     return {};
   });
-  if (!written) return written;
-  return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+SqliteStatus fill(const std::string& path, const Salvaged& rows) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
+  DORAJIT_TRY(build_schema(connection));
+  DORAJIT_TRY(insert(connection, rows));
+  return begin_wal(connection);
+}
+
+// A database of the rows, made in memory.
+SqliteResult<std::string> database_bytes(const Salvaged& rows) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(":memory:", Connection::Mode::kReadWrite));
+  DORAJIT_TRY(build_schema(connection));
+  DORAJIT_TRY(insert(connection, rows));
+  return connection.serialize();
 }
 
 // The database under its temporary name, closed, with no companion files.
@@ -173,9 +184,9 @@ Status write_shipped_database(const std::string& path, std::span<const Trial> tr
   Salvaged rows;
   for (const Trial* trial : each_once_in_order(trials)) rows.trials.push_back(*trial);
   rows.winners = choose_winners(rows.trials);
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, FilePlace::kNamed, 0600));
-  give_usual_mode(file.temporary_path());
-  return file.publish_replacing();
+  const auto bytes = database_bytes(rows);
+  DORAJIT_TRY(to_status("make", path, bytes, FilePlace::kNamed));
+  return write_output_file(path, *bytes);
 }
 
 Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,

@@ -101,8 +101,10 @@ SqliteStatus build_schema(Connection& connection) {
   DORAJIT_TRY(connection.execute("BEGIN IMMEDIATE"));
   DORAJIT_TRY(connection.execute(marks.c_str()));
   DORAJIT_TRY(connection.execute(kTables));
-  DORAJIT_TRY(connection.execute("COMMIT"));
+  return connection.execute("COMMIT");
+}
 
+SqliteStatus begin_wal(Connection& connection) {
   DORAJIT_ASSIGN(const auto mode, connection.query_text("PRAGMA journal_mode = WAL"));
   if (mode != "wal") {
     return std::unexpected(

@@ -11,8 +11,11 @@ namespace dorajit::cache {
 inline constexpr std::int64_t kApplicationId = 0x444F524A;  // "DORJ"
 inline constexpr std::int64_t kSchemaVersion = 1;           // user_version
 
-// Turns an empty file into a complete database: tables, marks, WAL mode, an empty WAL.
+// Gives an empty database its tables and marks.
 SqliteStatus build_schema(Connection& connection);
+
+// Changes a file to WAL mode and leaves the WAL empty.
+SqliteStatus begin_wal(Connection& connection);
 
 // The first difference from the schema; empty if there is none. Call it before any other query: a
 // view, a trigger or a table with computed columns may make any query run for ever.

@@ -243,6 +243,14 @@ SqliteResult<std::string> Connection::query_text(std::string_view sql) {
   return query_row(sql).transform([](const Statement& row) { return row.text(0); });
 }
 
+SqliteResult<std::string> Connection::serialize() {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, decltype(&sqlite3_free)> bytes(
+      sqlite3_serialize(handle_.get(), "main", &size, 0), &sqlite3_free);
+  if (!bytes) return sqlite_error(nullptr, "serialize", SQLITE_NOMEM);
+  return std::string(reinterpret_cast<const char*>(bytes.get()), static_cast<std::size_t>(size));
+}
+
 bool Connection::is_read_only() const { return sqlite3_db_readonly(handle_.get(), "main") == 1; }
 
 bool Connection::in_transaction() const { return sqlite3_get_autocommit(handle_.get()) == 0; }

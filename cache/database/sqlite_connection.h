@@ -112,6 +112,9 @@ class Connection {
   SqliteResult<std::int64_t> query_integer(std::string_view sql);
   SqliteResult<std::string> query_text(std::string_view sql);
 
+  // The bytes of a file with the content of a database in memory.
+  SqliteResult<std::string> serialize();
+
   [[nodiscard]] bool is_read_only() const;
   [[nodiscard]] bool in_transaction() const;
 

@@ -26,6 +26,8 @@ class AtomicFile {
   // For writers that need a name; they must remove files that they create beside it.
   [[nodiscard]] const std::string& temporary_path() const { return temporary_path_; }
 
+  [[nodiscard]] int descriptor() const { return file_.get(); }
+
   Status write(std::string_view bytes);
 
   // Makes the content durable and renames the file to its final name, replacing an existing file.

@@ -44,6 +44,8 @@ std::string remedy(int error_number, FilePlace place) {
     case EACCES:
     case EPERM:
     case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
     case ENOENT:
     case EEXIST:
       return choice_of(place, "a writable folder");

@@ -1,59 +1,151 @@
 #include "cache/files/output_file.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <format>
-#include <system_error>
+#include <utility>
 
 #include "cache/files/atomic_file.h"
 #include "cache/files/directories.h"
 #include "cache/files/file_error.h"
-#include "runtime/base/file_descriptor.h"
+#include "runtime/base/user_ids.h"
 
 namespace dorajit::cache {
-
 namespace {
 
-// A path that does not exist yet is returned unchanged.
-std::string behind_links(const std::string& path) {
-  std::error_code error;
-  const auto target = std::filesystem::canonical(path, error);
-  return error ? path : target.string();
+constexpr int kMaxLinks = 40;
+
+struct Place {
+  FileDescriptor folder;
+  std::string name;
+  FileDescriptor file;  // without access to its content; none if the file does not exist
+  struct stat found{};  // of the file
+};
+
+// Opens without access to the content, but never a link's target.
+FileDescriptor look_up(Place& place, int follow) {
+  FileDescriptor found(
+      ::openat(place.folder.get(), place.name.c_str(), O_PATH | O_CLOEXEC | follow));
+  if (found && ::fstat(found.get(), &place.found) != 0) found.reset();
+  return found;
 }
 
-Status write_into(const std::string& path, std::string_view bytes) {
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (file && write_all(file, bytes) && file.reset() == 0) return {};
-  return std::unexpected(file_error("write", path, errno, FilePlace::kNamed));
+bool is_on_proc(const FileDescriptor& file) {
+  struct statfs system{};
+  return ::fstatfs(file.get(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+}
+
+std::string target_of(const FileDescriptor& link) {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t size = ::readlinkat(link.get(), "", target.data(), target.size());
+  target.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return target;
+}
+
+// Links of other users, and pipes that they put in the place of a file, are refused. In a user
+// namespace the links of root that lead to the user's own folders may have an ambiguous owner.
+Status check_owner(const Place& place, bool is_last) {
+  const uid_t owner = place.found.st_uid;
+  const bool is_link = S_ISLNK(place.found.st_mode);
+  if ((!is_link && !S_ISFIFO(place.found.st_mode)) || is_this_user_or_root(owner)) return {};
+  if (!is_last && is_ambiguous_user(owner)) return {};
+  return fail(
+      StatusCode::kIoError,
+      std::format("{}/{} is a {} of user {}, who chooses what is written by it; name a file "
+                  "that it does not lead to",
+                  shown_path(held_path(place.folder)), place.name,
+                  is_link ? "symbolic link" : "pipe", owner));
+}
+
+// Opens the folder of the file to which `named` leads, one component of the path after the other.
+Result<Place> find_place(const std::string& named) {
+  const auto failure = [&](int error_number) {
+    return std::unexpected(file_error("write", named, error_number, FilePlace::kNamed));
+  };
+  const auto open_start = [](const std::string& path) {
+    return FileDescriptor(::open(path.starts_with('/') ? "/" : ".", O_PATH | O_CLOEXEC));
+  };
+  // O_PATH does not mount what is mounted on demand; walking through it does.
+  (void)::access(named.c_str(), F_OK);
+  Place place;
+  place.folder = open_start(named);
+  std::string rest = named;
+  for (int links = 0; place.folder;) {
+    rest.erase(0, rest.find_first_not_of('/'));
+    if (rest.empty()) return failure(named.empty() ? ENOENT : EISDIR);
+    const std::size_t end = std::min(rest.find('/'), rest.size());
+    place.name = rest.substr(0, end);
+    rest.erase(0, end);
+    FileDescriptor entry = look_up(place, O_NOFOLLOW);
+    if (!entry && (errno != ENOENT || !rest.empty())) return failure(errno);
+    if (!entry) return place;
+    DORAJIT_TRY(check_owner(place, rest.empty()));
+    if (S_ISLNK(place.found.st_mode)) {
+      if (++links > kMaxLinks) return failure(ELOOP);
+      const std::string target = target_of(entry);
+      // The kernel follows its own links under /proc, which need not lead to a path.
+      if (is_on_proc(entry)) entry = look_up(place, 0);
+      if (!entry) return failure(errno);
+      if (S_ISLNK(place.found.st_mode) || S_ISREG(place.found.st_mode)) {
+        rest.insert(0, target);
+        if (target.starts_with('/')) place.folder = open_start(target);
+        continue;
+      }
+    }
+    if (rest.empty()) {
+      place.file = std::move(entry);
+      return place;
+    }
+    place.folder = std::move(entry);
+  }
+  return failure(errno);
+}
+
+// What any new file gets, or what the replaced file had. One of another user may have been put
+// there to widen the access.
+void give_mode(int file, const struct stat* replaced) {
+  // The umask cannot be read without setting it.
+  const mode_t mask = ::umask(077);
+  ::umask(mask);
+  mode_t mode = 0666 & ~mask;
+  if (replaced != nullptr && is_this_user(replaced->st_uid)) {
+    mode = replaced->st_mode & 0777;
+    if (::fchown(file, static_cast<uid_t>(-1), replaced->st_gid) != 0) mode &= ~S_IRWXG;
+  } else if (replaced != nullptr) {
+    mode &= replaced->st_mode;
+  }
+  ::fchmod(file, mode);
 }
 
 }  // namespace
 
-Status write_output_file(const std::string& named, std::string_view bytes) {
-  struct stat info{};
-  if (::stat(named.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return write_into(named, bytes);
-  const std::string path = behind_links(named);
-  if (!is_writable_directory(parent_directory(path))) {
-    return fail(StatusCode::kIoError,
-                std::format("cannot write {}: {}; name a file in a folder that exists and can be "
-                            "written",
-                            path, std::generic_category().message(errno)));
+Status write_output_file(const std::string& path, std::string_view bytes) {
+  DORAJIT_ASSIGN(const Place place, find_place(path));
+  if (place.file && !S_ISREG(place.found.st_mode)) {
+    FileDescriptor file(::open(held_path(place.file).c_str(), O_WRONLY | O_CLOEXEC));
+    if (file && write_all(file, bytes) && file.reset() == 0) return {};
+    return std::unexpected(file_error("write", path, errno, FilePlace::kNamed));
   }
-  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, FilePlace::kNamed));
+  DORAJIT_ASSIGN(AtomicFile file,
+                 AtomicFile::create(held_path(place.folder) + "/" + place.name, FilePlace::kNamed));
   DORAJIT_TRY(file.write(bytes));
-  give_usual_mode(file.temporary_path());
+  give_mode(file.descriptor(), place.file ? &place.found : nullptr);
   return file.publish_replacing();
 }
 
-void give_usual_mode(const std::string& path) {
-  // The umask cannot be read without setting it.
-  const mode_t mask = ::umask(077);
-  ::umask(mask);
-  ::chmod(path.c_str(), 0666 & ~mask);
+Result<FileDescriptor> open_for_appending(const std::string& path) {
+  DORAJIT_ASSIGN(const Place place, find_place(path));
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  FileDescriptor file(::openat(place.folder.get(), place.name.c_str(), kFlags, 0644));
+  if (file) return file;
+  return std::unexpected(file_error("open", path, errno, FilePlace::kNamed));
 }
 
 }  // namespace dorajit::cache

@@ -1,19 +1,22 @@
-// Output files that a user named, outside of the cache folder.
+// Output files that a user named, outside of the cache folder. Their folders may belong to others.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 
-// Atomically replaces the file at `path` with the bytes; a symbolic link is kept and its target
-// replaced. If `path` is not a regular file, such as a pipe or a device, the bytes are written into
-// it. If the folder is missing or not writable, the error says so.
+// Atomically replaces the file at `path` with the bytes. Symbolic links are kept and their target
+// is replaced, but links of other users than this one and root are refused. A replaced file of this
+// user passes on its mode and group, one of another user at most its mode. If `path` is not a
+// regular file, such as a pipe or a device, the bytes are written into it.
 Status write_output_file(const std::string& path, std::string_view bytes);
 
-// Gives a file that will be published the mode of any new file: 0666 without the umask.
-void give_usual_mode(const std::string& path);
+// Opens the file at `path` under the same rules, without waiting if it is a pipe; creates it if it
+// is missing.
+Result<FileDescriptor> open_for_appending(const std::string& path);
 
 }  // namespace dorajit::cache

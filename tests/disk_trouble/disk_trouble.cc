@@ -55,10 +55,16 @@ Trouble trouble() {
   return wanted;
 }
 
+bool is_inside(int file);
+
 bool is_inside(const char* path) {
   static const char* folder = variable("DISK_TROUBLE_FOLDER");
+  constexpr char kHeldFolders[] = "/proc/self/fd/";  // paths through an open folder
+  constexpr size_t kHeldLength = sizeof kHeldFolders - 1;
   const size_t length = strlen(folder);
-  return length > 0 && path != nullptr && strncmp(path, folder, length) == 0;
+  if (length == 0 || path == nullptr) return false;
+  if (strncmp(path, kHeldFolders, kHeldLength) == 0) return is_inside(atoi(path + kHeldLength));
+  return strncmp(path, folder, length) == 0;
 }
 
 bool is_inside(int file) {
