@@ -137,7 +137,7 @@ void expect_served(const CliResult& result, bool is_kept, bool /*may_end_before*
 TEST_F(DiskTrouble, KilledAtAnyStepLosesNoWinner) { tune_in_trouble("kill", 23, expect_killed); }
 TEST_F(DiskTrouble, FullDiskAtAnyStepFailsNoCall) { tune_in_trouble("full", 23, expect_served); }
 
-TEST_F(DiskTrouble, ReadErrorsLeaveTheDatabaseInPlace) { read_in_trouble(30); }
+TEST_F(DiskTrouble, ReadErrorsLeaveTheDatabaseInPlace) { read_in_trouble(12); }
 
 class DiskTroubleInFull : public DiskTrouble {};
 TEST_F(DiskTroubleInFull, ReadErrorsLeaveTheDatabaseInPlace) { read_in_trouble(1000); }
