@@ -4,9 +4,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -21,20 +23,51 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has 
 namespace dorajit::compile {
 namespace {
 
-// Reads until the other end closes (true) or the deadline passes (false).
-bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::string& output) {
+using Clock = std::chrono::steady_clock;
+
+// How often a child is looked at whose output says nothing, and one that has closed its output.
+constexpr int kPauseMs = 10;
+constexpr int kPauseAfterOutputMs = 1;
+
+// Appends what can be read at once; false at the end of the output. Bounded, because the writer may
+// never pause.
+bool read_available(int fd, std::string& output) {
   char buffer[4096];
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return false;
-    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
-    if (poll(&waiting, 1, static_cast<int>(left.count())) < 0 && errno != EINTR) return false;
-    if (waiting.revents == 0) continue;
+  for (std::size_t seen = 0; seen < kMaxOutputBytes;) {
     const ssize_t count = read(fd, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return true;
-    output.append(buffer, static_cast<std::size_t>(count));
+    if (count <= 0) return count < 0 && errno == EAGAIN;
+    seen += static_cast<std::size_t>(count);
+    const std::size_t room = kMaxOutputBytes - output.size();
+    output.append(buffer, std::min(static_cast<std::size_t>(count), room));
+  }
+  return true;
+}
+
+void limit_written_bytes(pid_t child) {
+  rlimit limit{};
+  prlimit(child, RLIMIT_FSIZE, nullptr, &limit);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, kMaxWrittenBytes);
+  limit.rlim_max = std::min<rlim_t>(limit.rlim_max, kMaxWrittenBytes);
+  prlimit(child, RLIMIT_FSIZE, &limit, nullptr);
+}
+
+// Collects the output until the child ends (true) or the deadline passes (false).
+bool wait_for(pid_t child, int fd, Clock::time_point deadline, ProcessResult& result) {
+  for (bool is_open = true;;) {
+    int status = 0;
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    // If the host process ignores SIGCHLD, the kernel reaps the child and its exit status is lost.
+    const bool is_lost = ended < 0 && errno == ECHILD;
+    if (is_open) is_open = read_available(fd, result.output);
+    if (ended == child) {
+      result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      return true;
+    }
+    if (is_lost) return true;
+    if (Clock::now() >= deadline) return false;
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    poll(&waiting, is_open ? 1 : 0, is_open ? kPauseMs : kPauseAfterOutputMs);
   }
 }
 
@@ -66,6 +99,7 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   }
   const FileDescriptor reader(ends[0]);
   FileDescriptor writer(ends[1]);
+  fcntl(reader.get(), F_SETFL, O_NONBLOCK);
   posix_spawn_file_actions_t actions{};
   posix_spawn_file_actions_init(&actions);
   const ScopeExit destroyed([&] { posix_spawn_file_actions_destroy(&actions); });
@@ -73,37 +107,40 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
   if (folder >= 0) posix_spawn_file_actions_addfchdir_np(&actions, folder);
+  posix_spawnattr_t attributes{};
+  posix_spawnattr_init(&attributes);
+  const ScopeExit attributes_destroyed([&] { posix_spawnattr_destroy(&attributes); });
+  // The calling thread may have blocked signals and the host may ignore some.
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
   std::vector<std::string> arguments = argv;
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   pid_t child = 0;
-  const int spawned = posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(),
+  const int spawned = posix_spawnp(&child, pointers[0], &actions, &attributes, pointers.data(),
                                    environment(folder >= 0).data());
   if (spawned != 0) {
     return fail(StatusCode::kIoError,
                 std::format("cannot run {}: {}", argv.front(), std::strerror(spawned)));
   }
   writer.reset();
+  limit_written_bytes(child);
   ProcessResult result;
-  const bool ended =
-      read_all(reader.get(), std::chrono::steady_clock::now() + timeout, result.output);
-  if (!ended) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    // If the host process ignores SIGCHLD, the kernel reaps the child and its exit status is lost.
-    if (errno == ECHILD) return result;
-    if (errno != EINTR) break;
+  if (wait_for(child, reader.get(), Clock::now() + timeout, result)) return result;
+  kill(-child, SIGKILL);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  if (!ended) {
-    return fail(
-        StatusCode::kIoError,
-        std::format("{} did not end within {} ms and was stopped", argv.front(), timeout.count()),
-        result.output);
-  }
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return result;
+  return fail(
+      StatusCode::kIoError,
+      std::format("{} did not end within {} ms and was stopped", argv.front(), timeout.count()),
+      result.output);
 }
 
 }  // namespace dorajit::compile

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <format>
 #include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/spaces.h"
@@ -26,6 +29,7 @@ using tests::ScopedEnvironment;
 
 const Target kCpuTarget{.kind = DeviceKind::kCpu, .arch = "native"};
 constexpr std::chrono::milliseconds kLong{60'000};
+constexpr std::chrono::milliseconds kShort{100};
 
 CompileRequest cpu_request() {
   return {.variant = tests::float_compose(),
@@ -69,8 +73,62 @@ TEST(Subprocess, ProgramThatCannotRunIsNamed) {
 
 TEST(Subprocess, HangingProgramIsKilled) {
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_FALSE(run_process({"sleep", "60"}, std::chrono::milliseconds(100)));
+  EXPECT_FALSE(run_process({"sleep", "60"}, kShort));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+TEST(Subprocess, HangingProcessIsKilledAlthoughItClosedItsOutput) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(run_process({"sh", "-c", "exec >/dev/null 2>&1; sleep 60"}, kShort));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+TEST(Subprocess, ProcessThatOutlivesTheProgramAndHoldsItsOutputDoesNotDelayTheResult) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto run = run_process({"sh", "-c", "sleep 60 & echo made; exit 3"}, kLong);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  ASSERT_TRUE(run) << run.error().message;
+  EXPECT_EQ(run->exit_code, 3);
+  EXPECT_EQ(run->output, "made\n");
+}
+
+TEST(Subprocess, TimeoutKillsTheProcessesThatTheProgramStarted) {
+  const auto run = run_process({"sh", "-c", "sleep 60 & echo $!; wait"}, kShort);
+  ASSERT_FALSE(run);
+  const int grandchild = std::stoi(run.error().log);
+  const auto is_running = [&] {
+    std::ifstream status(std::format("/proc/{}/stat", grandchild));
+    const std::string text(std::istreambuf_iterator<char>(status), {});
+    return !text.empty() && !text.contains(") Z ");
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (is_running() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(is_running());
+}
+
+TEST(Subprocess, OutputOfAProcessIsBounded) {
+  const auto run = run_process({"sh", "-c", "echo first; head -c 4000000 /dev/zero"}, kLong);
+  ASSERT_TRUE(run) << run.error().message;
+  EXPECT_EQ(run->output.size(), kMaxOutputBytes);
+  EXPECT_TRUE(run->output.starts_with("first\n"));
+}
+
+TEST(Subprocess, ProcessThatWritesForeverIsKilled) {
+  const auto run = run_process({"yes"}, kShort);
+  ASSERT_FALSE(run);
+  EXPECT_EQ(run.error().log.size(), kMaxOutputBytes);
+}
+
+TEST(Subprocess, FilesOfAProcessAreBounded) {
+  TemporaryFolder folder;
+  const std::string file = folder.script("written", "");
+  const auto run = run_process(
+      {"sh", "-c", std::format("truncate -s {} {} || exit 5", kMaxWrittenBytes + 1, file)}, kLong);
+  ASSERT_TRUE(run) << run.error().message;
+  EXPECT_NE(run->exit_code, 0);
+  EXPECT_LE(std::filesystem::file_size(file), kMaxWrittenBytes);
 }
 
 TEST(HostCompiler, CompilesASharedObject) {
