@@ -64,6 +64,24 @@ Folder usable_tuning_dir(const Folder& usable) {
   return live_dir;
 }
 
+// The installed program that compiles users' kernels; empty if there is none or others could have
+// written it.
+std::string installed_worker(const cache::Trust& trust) {
+  const std::filesystem::path program = installed_file("bin/dorajitd");
+  if (program.empty()) return {};
+  Status checked;
+  if (const auto folder = cache::TrustedDirectory::open(program.parent_path(), trust); !folder) {
+    checked = std::unexpected(folder.error());
+  } else if (*folder) {
+    checked = (*folder)->check_file(program.filename());
+  }
+  if (checked) return program;
+  log_once(LogLevel::kWarning, program.string(),
+           std::format("own kernels are not compiled: {}; or set DORAJIT_WORKER={} if you trust it",
+                       checked.error().message, program.string()));
+  return {};
+}
+
 // Null if no daemon can be used: its winners would not be found.
 std::unique_ptr<DaemonRequests> daemon_of(const Settings& settings) {
   const bool may_ask =
@@ -82,6 +100,7 @@ EngineParts make_parts(const Settings& settings, std::unique_ptr<launch::ConfigS
   const Folder tuning_dir = usable_tuning_dir(cache_dir);
   used.cache_dir = path_of(cache_dir);
   used.tuning_dir = path_of(tuning_dir);
+  if (used.worker.empty()) used.worker = installed_worker(overlay_trust_of(settings));
 
   std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
       used.tuning_dir,

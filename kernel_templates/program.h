@@ -23,6 +23,9 @@ struct Program {
   // The kernel as an expression, such as "swiglu<256, 4>"; empty: it is called `dorajit_kernel`.
   std::string entry{};
   bool adapts_to_spills = false;  // whether the source has a second way for kernels that spill
+
+  // Users' kernels alone have options of their own.
+  [[nodiscard]] bool is_users() const { return options.has_value(); }
 };
 
 // Of one kernel on a kind of device.

@@ -21,6 +21,7 @@
 #include "autotune/service/daemon/daemon.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "runtime/base/settings.h"
+#include "runtime/compile/compile_worker.h"
 
 namespace dorajit::daemon {
 namespace {
@@ -38,6 +39,7 @@ struct Options {
   std::int64_t worker_mib = 0;
   bool is_in_foreground = false;
   bool is_worker = false;
+  bool is_compiler = false;
 };
 
 void declare(CLI::App& app, Options& options) {
@@ -70,6 +72,8 @@ void declare(CLI::App& app, Options& options) {
                  "Write metrics for Prometheus there every 5 s")
       ->option_text("FILE");
   app.add_flag("--worker", options.is_worker, "")->group("");  // how the daemon starts itself
+  app.add_flag("--compile", options.is_compiler, "")
+      ->group("");  // runtime/compile/compile_worker.h
   app.set_version_flag("--version", std::string("dorajitd ") + DORAJIT_VERSION);
   app.footer(
       "Example:\n  dorajitd --idle-exit 3600\n  dorajit daemon status\n\n"
@@ -210,6 +214,10 @@ ExitCode run(int argc, char** argv) {
     return ExitCode::kUsage;
   }
   const auto outcome = [&]() -> Result<ExitCode> {
+    if (options.is_compiler) {
+      DORAJIT_TRY(compile::run_compile_worker());
+      return ExitCode::kOk;
+    }
     DORAJIT_ASSIGN(const Settings settings, make_settings(options));
     autotune::serve_kept_kernels(settings);
     if (!options.is_worker) return serve(settings, options);

@@ -40,10 +40,11 @@ int warps_of(const launch::Problem& problem, const kernels::Config& config) {
 }
 
 void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
-                 launch::KernelCache& kernels) {
+                 launch::KernelCache& kernels, Clock::time_point end) {
   std::string reason = "it did not compile";
+  bool is_crash = false;
   try {
-    auto kernel = kernels.get(device, problem.variant, candidate.result.config);
+    auto kernel = kernels.get(device, problem.variant, candidate.result.config, end);
     if (kernel && !kernel->is_builtin) {
       const auto verdict = verdict_by_resources(
           kernel->resources, warps_of(problem, candidate.result.config), device.info().traits.kind);
@@ -54,11 +55,14 @@ void make_kernel(Candidate& candidate, const launch::Problem& problem, device::D
       candidate.result.verdict = *verdict;
       return;
     }
-    if (!kernel) reason = kernel.error().message;
+    if (!kernel) {
+      reason = kernel.error().message;
+      is_crash = kernel.error().code == StatusCode::kInternal;
+    }
   } catch (const std::bad_alloc&) {
     reason = "out of memory";
   }
-  candidate.result.verdict = Verdict::kFailedToCompile;
+  candidate.result.verdict = is_crash ? Verdict::kDidNotFinish : Verdict::kFailedToCompile;
   log(LogLevel::kInfo, std::format("config {} of {} is skipped: {}",
                                    to_text(candidate.result.config), to_text(problem), reason));
 }
@@ -106,8 +110,8 @@ std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std
 
 std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
                                           const launch::Problem& problem, device::Device& device,
-                                          launch::KernelCache& kernels,
-                                          Clock::time_point deadline) {
+                                          launch::KernelCache& kernels, Clock::time_point deadline,
+                                          Clock::time_point end) {
   std::atomic<std::size_t> next{first};
   auto work = [&] {
     // The next compilation probably takes as long as the last one, which waited for those of other
@@ -116,7 +120,7 @@ std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, st
     for (auto start = Clock::now(); start + last < deadline; start += last) {
       const std::size_t i = next++;
       if (i >= candidates.size()) return;
-      make_kernel(candidates[i], problem, device, kernels);
+      make_kernel(candidates[i], problem, device, kernels, end);
       last = Clock::now() - start;
     }
   };

@@ -52,10 +52,11 @@ std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std
 // Compiles and loads the candidates from number `first` on, on several threads. A candidate that
 // fails to compile, or that spills or cannot be launched according to its compiler's figures, gets
 // a verdict and no kernel. Candidates that would probably not be ready by the deadline are removed
-// and returned.
+// and returned. Compilations that can be stopped are stopped at the end.
 std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
                                           const launch::Problem& problem, device::Device& device,
                                           launch::KernelCache& kernels,
-                                          std::chrono::steady_clock::time_point deadline);
+                                          std::chrono::steady_clock::time_point deadline,
+                                          std::chrono::steady_clock::time_point end);
 
 }  // namespace dorajit::autotune

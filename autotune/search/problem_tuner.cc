@@ -36,6 +36,10 @@ constexpr int kScoutingRounds = 3;
 
 using Clock = std::chrono::steady_clock;
 
+Clock::time_point in(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+}
+
 // Where the session's configs are launched for the first time.
 struct FirstLaunches {
   const TuningSession& session;
@@ -89,8 +93,7 @@ void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
 // Runs the tournament within `seconds`. Each stage gets a share of the time and passes on what it
 // does not use. The shares grow when so many candidates are eliminated that stages are skipped.
 void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+  const auto deadline = in(seconds);
   while (const int stages = tournament.stages_left()) {
     const auto stage_end = Clock::now() + (deadline - Clock::now()) / stages;
     while (tournament.stages_left() == stages && !tournament.stage_is_decided() &&
@@ -233,7 +236,8 @@ std::unexpected<TuneFailure> not_compared(const TuningSession& session, const Tu
 void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> untried,
              Verifier& verifier, const FirstLaunches& launches, device::Device& device,
              launch::KernelCache& kernels, const ScratchOperands& scratch,
-             const std::function<Clock::time_point()>& next_deadline) {
+             const std::function<Clock::time_point()>& next_deadline,
+             const std::function<Clock::time_point()>& end) {
   const auto deadline = next_deadline();
   std::size_t first = 0;  // candidate that was not timed
   kernels::Config fastest;
@@ -258,7 +262,8 @@ void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> un
       return true;
     });
     if (candidates.size() == first) return;
-    (void)make_kernels(candidates, first, launches.session.problem, device, kernels, deadline);
+    (void)make_kernels(candidates, first, launches.session.problem, device, kernels, deadline,
+                       end());
     // The last compilations may have ended after the deadline; what they made is verified.
     (void)verify_untimed(candidates, first, verifier, launches, next_deadline());
   }
@@ -339,16 +344,19 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
     const Seconds spent = Clock::now() - start;
     return std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
   };
-  // A small slim space is compiled and verified completely. In any other space each stage has half
-  // of the time that the stage before left: its last compilations may have taken long.
+  const auto end = [&] { return in(left()); };
+  // A small slim space is compiled and verified completely, or until the end if it is a user's. In
+  // any other space each stage has half of the time that the stage before left: its last
+  // compilations may have taken long.
   const auto deadline = [&] {
-    return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
-               ? Clock::time_point::max()
-               : Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(left() / 2));
+    if (session.space_kind != kernels::SpaceKind::kSlim || session.space.size() > kSmallSpace) {
+      return in(left() / 2);
+    }
+    return problem.variant.operation->description.empty() ? Clock::time_point::max() : end();
   };
   const auto begun = Clock::now();
   std::vector<kernels::Config> untried =
-      make_kernels(candidates, 1, problem, device, kernels, deadline());
+      make_kernels(candidates, 1, problem, device, kernels, deadline(), end());
   const auto compiled = Clock::now();
   const std::size_t num_compiled = candidates.size();
   const auto unverified = verify_untimed(candidates, 0, verifier, launches, deadline());
@@ -357,7 +365,8 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
   const std::size_t num_verified = candidates.size();
   const auto scratch = ScratchOperands::make(device, problem.variant, shape);
   if (!scratch) return std::unexpected(TuneFailure(scratch.error(), caught(candidates)));
-  explore(candidates, std::move(untried), verifier, launches, device, kernels, *scratch, deadline);
+  explore(candidates, std::move(untried), verifier, launches, device, kernels, *scratch, deadline,
+          end);
   const auto explored = Clock::now();
 
   std::vector<TrialResult> misbehaved = caught(candidates);

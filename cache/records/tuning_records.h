@@ -39,7 +39,7 @@ enum class Verdict {
   kFailedToLaunch,
   kSpills,
   kOutOfBounds,   // wrote outside of its outputs
-  kDidNotFinish,  // a process crashed or was killed during its first launch
+  kDidNotFinish,  // a process crashed or was killed during its first launch or compilation
 };
 
 // Stable names, as stored in databases: "ok", "wrong_bits", "failed_to_compile", ...

@@ -26,6 +26,17 @@ std::filesystem::path this_code() {
 
 std::string folder_of_this_code() { return this_code().parent_path().string(); }
 
+std::string installed_file(std::string_view name) {
+  const std::filesystem::path own = this_code().parent_path();
+  if (own.empty()) return {};
+  for (const char* up : {"..", "../..", "../../..", "../../../.."}) {
+    std::error_code ignored;
+    const auto file = (own / up / name).lexically_normal();
+    if (std::filesystem::exists(file, ignored)) return file.string();
+  }
+  return {};
+}
+
 std::optional<uid_t> owner_of_this_code() {
   struct stat found{};
   if (::stat(this_code().c_str(), &found) != 0) return std::nullopt;

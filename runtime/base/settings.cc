@@ -101,19 +101,6 @@ std::string default_cache_dir() {
   return {};
 }
 
-// This code lies in lib/, bin/, lib/<triplet>/ or lib/python3.X/site-packages/dorajit/ of a prefix;
-// shipped databases lie in share/ of the same prefix.
-std::string installed_databases() {
-  const std::filesystem::path own(folder_of_this_code());
-  if (own.empty()) return {};
-  for (const char* up : {"..", "../..", "../../../.."}) {
-    std::error_code ignored;
-    auto folder = (own / up / "share/dorajit/databases").lexically_normal();
-    if (std::filesystem::is_directory(folder, ignored)) return folder.string();
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string_view environment_variable(const char* name) {
@@ -156,7 +143,7 @@ Result<Settings> Settings::from_environment() {
   DORAJIT_TRY(read_choice<bool>("DORAJIT_PRINT_AUTOTUNING", {{"0", false}, {"1", true}},
                                 settings.print_autotuning));
   if (environment_variable("DORAJIT_DATABASES").empty()) {
-    settings.shipped_databases = installed_databases();
+    settings.shipped_databases = installed_file("share/dorajit/databases");
   } else if (environment_variable("DORAJIT_DATABASES") != "none") {
     DORAJIT_TRY(read_folder("DORAJIT_DATABASES", settings.shipped_databases));
   }
@@ -167,6 +154,8 @@ Result<Settings> Settings::from_environment() {
       settings.locked_miss));
   settings.nvrtc_path = environment_variable("DORAJIT_NVRTC");
   settings.host_compiler = environment_variable("DORAJIT_CXX");
+  const std::string_view worker = environment_variable("DORAJIT_WORKER");
+  settings.worker = worker == "none" ? std::string(worker) : absolute_path("DORAJIT_WORKER");
   return settings;
 }
 

@@ -53,6 +53,9 @@ struct Settings {
   bool trust_device_pointers = false;
   std::string nvrtc_path;     // file or folder; empty: search
   std::string host_compiler;  // path or name; empty: search; "none": use no compiler
+  // The program whose processes compile users' kernels, dorajitd; empty: the installed one; "none":
+  // they are compiled in this process.
+  std::string worker;
 
   // Reads the environment of this process (docs/environment.md lists the variables). An unknown
   // value is kInvalidArgument, with the variable, its value and the accepted values.

@@ -1,6 +1,7 @@
 // Compiles a kernel's template for a target. Needs no device.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ struct CompileRequest {
   kernels::Variant variant;
   kernels::Config config;  // only the fields that are compiled in
   Target target;
+  // Compilations that can be stopped are stopped then.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 
 // Implementations are thread-safe.

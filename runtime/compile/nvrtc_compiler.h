@@ -9,6 +9,7 @@
 
 #include "runtime/compile/compiler.h"
 #include "runtime/compile/nvrtc_library.h"
+#include "runtime/compile/nvrtc_program.h"
 #include "runtime/compile/time_limit.h"
 
 namespace dorajit::compile {
@@ -17,9 +18,10 @@ class NvrtcCompiler final : public Compiler {
  public:
   // `hint` is Settings::nvrtc_path. `notes` may be null and must outlive this object. The
   // constructor opens nothing. NVRTC cannot be interrupted: a call that takes longer than `limit`
-  // fails, and its thread is abandoned while it still runs.
+  // fails, and its thread is abandoned while it still runs. Users' kernels are compiled in
+  // processes of `worker` (Settings::worker), which can be killed.
   NvrtcCompiler(std::string hint, ArtifactStore* notes,
-                std::chrono::milliseconds limit = kCompileTimeLimit);
+                std::chrono::milliseconds limit = kCompileTimeLimit, std::string worker = "none");
 
   Result<std::string> identity() override;
   [[nodiscard]] std::string options(const CompileRequest& request) const override;
@@ -35,13 +37,11 @@ class NvrtcCompiler final : public Compiler {
   std::string hint_;
   ArtifactStore* notes_;
   const std::chrono::milliseconds limit_;
+  const std::string worker_;
   std::mutex mutex_;
   std::optional<Result<NvrtcLibrary>> library_;  // under mutex_ until set, then constant
   std::optional<Result<std::string>> identity_;  // under mutex_
   std::string located_;                          // under mutex_: the file that identity_ describes
 };
-
-// Parses the resource figures of ptxas's verbose report; missing figures are zero.
-ResourceUsage parse_resource_report(std::string_view log);
 
 }  // namespace dorajit::compile

@@ -26,7 +26,7 @@ Status check_device(const kernels::Variant& variant, DeviceKind kind) {
 KernelCache::KernelCache(const Settings& settings, ArtifactStore* artifacts, Statistics& statistics)
     : artifacts_(artifacts),
       statistics_(statistics),
-      nvrtc_(settings.nvrtc_path, artifacts),
+      nvrtc_(settings.nvrtc_path, artifacts, compile::kCompileTimeLimit, settings.worker),
       host_compiler_(settings.host_compiler, artifacts) {}
 
 void KernelCache::keep_description_of(const kernels::Operation& operation) {
@@ -89,10 +89,12 @@ Result<Artifact> KernelCache::build(const compile::CompileRequest& request,
 }
 
 Result<ReadyKernel> KernelCache::make(device::Device& device, const kernels::Variant& variant,
-                                      const kernels::Config& compiled) {
+                                      const kernels::Config& compiled, Deadline deadline) {
   auto made = [&]() -> Result<ReadyKernel> {
-    const compile::CompileRequest request{
-        .variant = variant, .config = compiled, .target = device.info().target};
+    const compile::CompileRequest request{.variant = variant,
+                                          .config = compiled,
+                                          .target = device.info().target,
+                                          .deadline = deadline};
     DORAJIT_ASSIGN(std::string key, key_of(request));
     DORAJIT_ASSIGN(const Artifact artifact, build(request, key));
     DORAJIT_ASSIGN(auto kernel, device.load(artifact, variant));
@@ -119,7 +121,7 @@ Result<ReadyKernel> KernelCache::make(device::Device& device, const kernels::Var
 }
 
 Result<ReadyKernel> KernelCache::get(device::Device& device, const kernels::Variant& variant,
-                                     const kernels::Config& config) {
+                                     const kernels::Config& config, Deadline deadline) {
   const device::DeviceInfo& info = device.info();
   const kernels::Config compiled = kernels::compiled_part(config, info.traits.kind);
   const std::string key = std::format("{}:{}/{}/{}", static_cast<int>(info.traits.kind),
@@ -136,7 +138,7 @@ Result<ReadyKernel> KernelCache::get(device::Device& device, const kernels::Vari
       return with_launch_part(found->second);
     }
   }
-  DORAJIT_ASSIGN(ReadyKernel made, make(device, variant, compiled));
+  DORAJIT_ASSIGN(ReadyKernel made, make(device, variant, compiled, deadline));
   const std::scoped_lock lock(mutex_);
   ready_.emplace(key, made);
   return with_launch_part(std::move(made));

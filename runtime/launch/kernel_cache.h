@@ -1,6 +1,7 @@
 // Loaded kernels by device and config: from memory, from the artifact store, or compiled now.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,14 +35,16 @@ Status check_device(const kernels::Variant& variant, kernels::DeviceKind kind);
 // that name a device or target refuse those that check_device() refuses.
 class KernelCache {
  public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
   // `artifacts` may be null: then compiled code is kept only in this object. Both must outlive this
   // object.
   KernelCache(const Settings& settings, ArtifactStore* artifacts, Statistics& statistics);
 
   // The kernel of a config. If the host compiler fails, a built-in CPU kernel is used, with its own
-  // config; that is logged once.
+  // config; that is logged once. A compilation that can be stopped is stopped at the deadline.
   Result<ReadyKernel> get(device::Device& device, const kernels::Variant& variant,
-                          const kernels::Config& config);
+                          const kernels::Config& config, Deadline deadline = Deadline::max());
 
   // The artifact of a config for any target. Needs no device.
   Result<Artifact> build(const compile::Target& target, const kernels::Variant& variant,
@@ -66,7 +69,7 @@ class KernelCache {
   Result<std::string> key_of(const compile::CompileRequest& request);
   Result<Artifact> build(const compile::CompileRequest& request, const std::string& key);
   Result<ReadyKernel> make(device::Device& device, const kernels::Variant& variant,
-                           const kernels::Config& compiled);
+                           const kernels::Config& compiled, Deadline deadline);
 
   ArtifactStore* artifacts_;
   Statistics& statistics_;

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
+#include <filesystem>
 #include <format>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -28,7 +31,8 @@ class OwnKernelCompileTest : public testing::Test {
  protected:
   void SetUp() override {
     const char* hint = getenv("DORAJIT_NVRTC");
-    compiler_ = std::make_unique<compile::NvrtcCompiler>(hint != nullptr ? hint : "", nullptr);
+    compiler_ = std::make_unique<compile::NvrtcCompiler>(hint != nullptr ? hint : "", nullptr,
+                                                         compile::kCompileTimeLimit, DORAJITD);
     if (const auto identity = compiler_->identity(); !identity) {
       GTEST_SKIP() << "no NVRTC here: " << identity.error().message;
     }
@@ -158,6 +162,101 @@ TEST_F(OwnKernelCompileTest, ErrorsNameTheLinesOfTheUsersSource) {
   EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
   EXPECT_THAT(artifact.error().log,
               HasSubstr("kernels/swiglu.cu(3): error: identifier \"nothing\" is undefined"));
+}
+
+// Its key does not depend on such a file.
+TEST_F(OwnKernelCompileTest, FileThatIsNoHeaderIsRefusedByName) {
+  const std::string file = std::filesystem::current_path() / "dorajit_own_kernel_test.cuh";
+  std::ofstream(file) << "// there is nothing wrong with it\n";
+  for (const std::string& include :
+       {std::string("#include \"dorajit_own_kernel_test.cuh\""), "#include \"" + file + "\"",
+        "#include <" + file + ">", "#define FILE \"" + file + "\"\n#include FILE"}) {
+    Json json = swiglu();
+    json["source"] = include + "\n" + tests::kSwigluSource;
+    const auto artifact = compile(json);
+    ASSERT_FALSE(artifact) << include;
+    EXPECT_THAT(artifact.error().message,
+                HasSubstr("dorajit_own_kernel_test.cuh\" is not among its headers"));
+    // The same from a header.
+    json["source"] = std::string("#include \"mine.cuh\"\n") + tests::kSwigluSource;
+    json["headers"] = {{"mine.cuh", include + "\n"}};
+    EXPECT_FALSE(compile(json)) << include;
+  }
+  std::filesystem::remove(file);
+}
+
+TEST_F(OwnKernelCompileTest, SourceCannotAskWhetherAFileExists) {
+  Json json = swiglu();
+  json["source"] = std::string("#if __has_include(\"/etc/passwd\")\n#error there\n#endif\n") +
+                   tests::kSwigluSource;
+  const auto artifact = compile(json);
+  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+}
+
+// A million parentheses, which NVRTC parses recursively.
+TEST_F(OwnKernelCompileTest, SourceThatCrashesNvrtcCostsOnlyTheCompilingProcess) {
+  constexpr std::size_t kDeep = 1'000'000;
+  Json json = swiglu();
+  json["source"] = "const int deep = " + std::string(kDeep, '(') + "1" + std::string(kDeep, ')') +
+                   ";\n" + tests::kSwigluSource;
+  const auto crashed = compile(json);
+  ASSERT_FALSE(crashed);
+  EXPECT_EQ(crashed.error().code, StatusCode::kInternal);
+  EXPECT_THAT(crashed.error().message, HasSubstr("NVRTC crashed"));
+  EXPECT_TRUE(compile(swiglu()));
+}
+
+// With a fake NVRTC.
+class OwnKernelWorkerProcessTest : public OwnKernelCompileTest {
+ protected:
+  void SetUp() override {
+    compiler_ = std::make_unique<compile::NvrtcCompiler>(DORAJIT_FAKE_NVRTC, nullptr,
+                                                         compile::kCompileTimeLimit, DORAJITD);
+  }
+};
+
+TEST_F(OwnKernelWorkerProcessTest, OutputIsThatOfTheCompiler) {
+  const auto artifact = compile(swiglu());
+  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  EXPECT_EQ(artifact->entry, "swiglu<256, 4>");
+  EXPECT_THAT(artifact->code, testing::StartsWith("\x7f"
+                                                  "ELF, or so it says"));
+}
+
+// More often than abandoned threads are allowed in a process.
+TEST_F(OwnKernelWorkerProcessTest, EndlessCompilationIsKilledAtTheDeadline) {
+  Json json = swiglu();
+  json["options"] = {"-DNEVER_ENDS=swiglu<256, 4>"};
+  for (int i = 0; i < 2 * compile::kMaxAbandonedThreads; ++i) {
+    CompileRequest endless = request(json, ElementType::kFloat32, "BLOCK=256-VEC=4");
+    endless.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    const auto killed = compiler_->compile(endless);
+    ASSERT_FALSE(killed);
+    EXPECT_EQ(killed.error().code, StatusCode::kCompileError);
+    EXPECT_THAT(killed.error().message, HasSubstr("did not end within"));
+  }
+  EXPECT_TRUE(compile(json, ElementType::kFloat32, "BLOCK=256-VEC=1"));
+}
+
+TEST_F(OwnKernelWorkerProcessTest, MemoryIsLimited) {
+  Json json = swiglu();
+  json["options"] = {"-DTAKES_8_GIB"};
+  EXPECT_FALSE(compile(json));
+}
+
+TEST_F(OwnKernelWorkerProcessTest, CodeThatWasCompiledWithoutAWorkerIsNotTaken) {
+  compile::NvrtcCompiler in_process(DORAJIT_FAKE_NVRTC, nullptr);
+  const CompileRequest wanted = request(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=4");
+  EXPECT_NE(compiler_->options(wanted), in_process.options(wanted));
+}
+
+TEST_F(OwnKernelWorkerProcessTest, MissingWorkerIsNamed) {
+  compile::NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, compile::kCompileTimeLimit, "");
+  const auto artifact =
+      compiler.compile(request(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=4"));
+  ASSERT_FALSE(artifact);
+  EXPECT_EQ(artifact.error().code, StatusCode::kNoCompiler);
+  EXPECT_THAT(artifact.error().message, HasSubstr("set DORAJIT_WORKER"));
 }
 
 TEST_F(OwnKernelCompileTest, KeysDifferByConfigTypeSourceAndOptions) {

@@ -1,9 +1,11 @@
 // Tuning of own kernels: who wins, who is quarantined, what is remembered.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <format>
 
+#include "runtime/compile/time_limit.h"
 #include "tests/own_kernels/fake_gpu.h"
 
 namespace dorajit::tests {
@@ -101,6 +103,37 @@ TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {
   const auto engine = make_engine();
   // With the room that guards take: tuning runs on buffers of its own.
   EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4096), "swiglu<128, 8>");
+}
+
+TEST_F(OwnKernelTuningTest, CandidateThatCrashesItsCompilingProcessIsQuarantined) {
+  set_variable("DORAJIT_WORKER", DORAJITD);
+  set_variable("DORAJIT_TUNE_SECONDS", "20");
+  set_variable("DORAJIT_LOG", "info");
+  Json json = swiglu();
+  json["options"] = {"-DCRASHES=swiglu<64, 8>"};
+  behaviours()["swiglu<64, 8>"].time_ns = 1e4;
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  const auto engine = make_engine();
+  const auto* const kernel = create(json);
+  {
+    const bindings::LogCapture log;
+    EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<128, 4>");
+    EXPECT_THAT(log.text(), HasSubstr("NVRTC crashed (signal 11)"));
+  }
+  const bindings::LogCapture log;
+  EXPECT_EQ(winner_of(engine.get(), kernel, 8192), "swiglu<128, 4>");
+  EXPECT_THAT(log.text(), testing::Not(HasSubstr("NVRTC crashed")));
+}
+
+TEST_F(OwnKernelTuningTest, CandidateWhoseCompilingProcessDoesNotEndCostsNoMoreThanTheBudget) {
+  set_variable("DORAJIT_WORKER", DORAJITD);
+  set_variable("DORAJIT_TUNE_SECONDS", "8");
+  Json json = swiglu();
+  json["options"] = {"-DNEVER_ENDS=swiglu<64, 8>"};
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(winner_of(make_engine().get(), create(json), 4096), "swiglu<128, 4>");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, compile::kCompileTimeLimit);
 }
 
 TEST_F(OwnKernelTuningTest, ToleranceAllowsAsMuchAsItSays) {

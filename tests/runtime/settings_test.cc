@@ -18,8 +18,8 @@ class SettingsTest : public testing::Test {
       {"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE", "DORAJIT_LOG",
        "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS", "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC",
        "DORAJIT_CXX", "DORAJIT_DATABASES", "DORAJIT_CACHE_MAX_BYTES", "DORAJIT_TUNE_CANDIDATES",
-       "DORAJIT_PRINT_AUTOTUNING", "DORAJIT_RECORD", "DORA_AUTOTUNE_COMPREHENSIVE",
-       "DORAJIT_DAEMON_DIR", "DORAJIT_TRUST_GROUP"}};
+       "DORAJIT_PRINT_AUTOTUNING", "DORAJIT_RECORD", "DORAJIT_WORKER",
+       "DORA_AUTOTUNE_COMPREHENSIVE", "DORAJIT_DAEMON_DIR", "DORAJIT_TRUST_GROUP"}};
 };
 
 TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
@@ -60,6 +60,8 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
 
 TEST_F(SettingsTest, RecordPathIsIndependentOfLaterWorkingDirectories) {
   EXPECT_EQ(Settings::from_environment()->record_path, "");
+  setenv("DORAJIT_WORKER", "none", 1);
+  EXPECT_EQ(Settings::from_environment()->worker, "none");
   setenv("DORAJIT_RECORD", "/shared/problems.txt", 1);
   EXPECT_EQ(Settings::from_environment()->record_path, "/shared/problems.txt");
   setenv("DORAJIT_RECORD", "problems.txt", 1);

@@ -39,7 +39,8 @@ constexpr std::string_view kKnown[] = {"DORAJIT_AUTOTUNE",
                                        "DORAJIT_TRUST_GROUP",
                                        "DORAJIT_TUNE",
                                        "DORAJIT_TUNE_CANDIDATES",
-                                       "DORAJIT_TUNE_SECONDS"};
+                                       "DORAJIT_TUNE_SECONDS",
+                                       "DORAJIT_WORKER"};
 // Names of others that are read: cache and temporary folders, CUDA's folder, visible GPUs.
 constexpr std::string_view kForeign[] = {"CONDA_PREFIX",
                                          "CUDA_HOME",

@@ -119,9 +119,9 @@ class CAbiTest : public testing::Test {
 
  private:
   tests::ScopedEnvironment environment_{
-      "DORAJIT_CACHE_DIR",     "DORAJIT_TUNE",     "DORAJIT_TUNE_SECONDS",
-      "DORAJIT_SCRATCH_BYTES", "DORAJIT_AUTOTUNE", "DORAJIT_NVRTC",
-      "DORAJIT_CXX",           "DORAJIT_LOG",      "XDG_CACHE_HOME"};
+      "DORAJIT_CACHE_DIR", "DORAJIT_TUNE",  "DORAJIT_TUNE_SECONDS", "DORAJIT_SCRATCH_BYTES",
+      "DORAJIT_AUTOTUNE",  "DORAJIT_NVRTC", "DORAJIT_CXX",          "DORAJIT_LOG",
+      "DORAJIT_WORKER",    "XDG_CACHE_HOME"};
   std::string folder_;
 };
 

@@ -1,10 +1,16 @@
 // A fake NVRTC with controlled compile times. Compiling for sm_75 never ends; for sm_80 it takes
-// half a second; all others end at once. It refuses to compile with its cache.
+// half a second; all others end at once. It refuses to compile with its cache. Some options
+// misbehave, those with an expression only for that one.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -14,6 +20,10 @@ constexpr char kCode[] =
     "\x7f"
     "ELF, or so it says";
 constexpr char kPtx[] = "// Compiler Build ID: fake\n";
+
+struct Program {
+  std::string expression;
+};
 
 int put(const char* text, std::size_t size, char* to) {
   std::memcpy(to, text, size);
@@ -43,20 +53,23 @@ int nvrtcGetSupportedArchs(int* archs) {
 }
 int nvrtcCreateProgram(void** program, const char*, const char*, int, const char* const*,
                        const char* const*) {
-  *program = new char;
+  *program = new Program;
   return 0;
 }
 int nvrtcDestroyProgram(void** program) {
-  delete static_cast<char*>(*program);
+  delete static_cast<Program*>(*program);
   *program = nullptr;
   return 0;
 }
-int nvrtcAddNameExpression(void*, const char*) { return 0; }
+int nvrtcAddNameExpression(void* program, const char* expression) {
+  static_cast<Program*>(program)->expression = expression;
+  return 0;
+}
 int nvrtcGetLoweredName(void*, const char* expression, const char** name) {
   *name = expression;
   return 0;
 }
-int nvrtcCompileProgram(void*, int count, const char* const* options) {
+int nvrtcCompileProgram(void* program, int count, const char* const* options) {
   const auto is_no_cache = [](std::string_view option) { return option == "--no-cache"; };
   if (std::none_of(options, options + count, is_no_cache)) return 6;
   for (int i = 0; i < count; ++i) {
@@ -69,7 +82,15 @@ int nvrtcCompileProgram(void*, int count, const char* const* options) {
       const std::scoped_lock lock(alone);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    while (option == "--gpu-architecture=sm_75") {
+    const std::string& expression = static_cast<const Program*>(program)->expression;
+    if (option == "-DCRASHES=" + expression) std::raise(SIGSEGV);
+    if (option == "-DTAKES_8_GIB") {
+      void* const bytes = ::mmap(nullptr, std::size_t{8} << 30, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (bytes == MAP_FAILED) return 1;
+      ::munmap(bytes, std::size_t{8} << 30);
+    }
+    while (option == "--gpu-architecture=sm_75" || option == "-DNEVER_ENDS=" + expression) {
       const volatile bool spins = true;
       if (!spins) break;
     }

@@ -1,0 +1,147 @@
+#include "runtime/compile/nvrtc_program.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <format>
+#include <utility>
+
+#include "runtime/base/error.h"
+
+namespace dorajit::compile {
+namespace {
+
+class Program {
+ public:
+  Program(const NvrtcLibrary& nvrtc, kernels::Program source)
+      : nvrtc_(nvrtc), source_(std::move(source)) {}
+  ~Program() {
+    if (handle_ != nullptr) nvrtc_.destroy_program(&handle_);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  Status create() {
+    std::vector<const char*> texts;
+    std::vector<const char*> names;
+    for (const kernels::SourceFile& header : source_.headers) {
+      texts.push_back(header.text.c_str());
+      names.push_back(header.name.c_str());
+    }
+    DORAJIT_TRY(check(
+        "nvrtcCreateProgram",
+        nvrtc_.create_program(&handle_, source_.source.text.c_str(), source_.source.name.c_str(),
+                              static_cast<int>(names.size()), texts.data(), names.data())));
+    if (source_.entry.empty()) return {};
+    return check("nvrtcAddNameExpression",
+                 nvrtc_.add_name_expression(handle_, source_.entry.c_str()));
+  }
+
+  // The symbol of the entry, after the compilation.
+  Result<std::string> symbol() {
+    if (source_.entry.empty()) return Artifact::kDefaultEntry;
+    const char* name = nullptr;
+    DORAJIT_TRY(
+        check("nvrtcGetLoweredName", nvrtc_.lowered_name(handle_, source_.entry.c_str(), &name)));
+    return std::string(name);
+  }
+
+  int compile(std::vector<const char*> options) {
+    // Where a driver is, NVRTC keeps what it compiles in the driver's cache folder. What it finds
+    // there has no report of resources, and this library does not check who can write there.
+    if (is_at_least(12, 9)) options.push_back("--no-cache");
+    if (!is_at_least(12, 4)) return compile_once(options);
+    // Without declarations of textures and of the CUDA runtime there is less to parse, and threads
+    // parse one after the other. A user's kernel may need them: then it is compiled again.
+    options.push_back("--minimal");
+    const int result = compile_once(options);
+    if (result == 0 || !source_.is_users()) return result;
+    options.pop_back();
+    nvrtc_.destroy_program(&handle_);  // NVRTC leaks memory if it compiles a program twice
+    return create() ? compile_once(options) : result;
+  }
+
+  std::string log() { return text(nvrtc_.log_size, nvrtc_.log); }
+  std::string cubin() { return text(nvrtc_.cubin_size, nvrtc_.cubin); }
+  std::string ptx() { return text(nvrtc_.ptx_size, nvrtc_.ptx); }
+
+ private:
+  Status check(const char* call, int result) const {
+    if (result == 0) return {};
+    return fail(StatusCode::kCompileError,
+                std::format("{} failed: {}", call, nvrtc_.get_error_string(result)));
+  }
+
+  std::string text(int (*size_of)(NvrtcProgram, std::size_t*), int (*read)(NvrtcProgram, char*)) {
+    std::size_t size = 0;
+    if (size_of(handle_, &size) != 0) return {};
+    std::string bytes(size, '\0');
+    if (read(handle_, bytes.data()) != 0) return {};
+    return bytes;
+  }
+
+  int compile_once(const std::vector<const char*>& options) {
+    return nvrtc_.compile_program(handle_, static_cast<int>(options.size()), options.data());
+  }
+
+  [[nodiscard]] bool is_at_least(int major, int minor) const {
+    int found_major = 0;
+    int found_minor = 0;
+    nvrtc_.version(&found_major, &found_minor);
+    return std::pair(found_major, found_minor) >= std::pair(major, minor);
+  }
+
+  const NvrtcLibrary& nvrtc_;
+  const kernels::Program source_;
+  NvrtcProgram handle_ = nullptr;
+};
+
+// The largest number before the phrase: the report has one for each entry point.
+int largest_before(std::string_view log, std::string_view phrase) {
+  int largest = 0;
+  for (std::size_t at = log.find(phrase); at != std::string_view::npos;
+       at = log.find(phrase, at + phrase.size())) {
+    std::size_t begin = at;
+    while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+    int value = 0;
+    std::from_chars(log.data() + begin, log.data() + at, value);
+    largest = std::max(largest, value);
+  }
+  return largest;
+}
+
+}  // namespace
+
+ResourceUsage parse_resource_report(std::string_view log) {
+  return {.registers = largest_before(log, " registers"),
+          .shared_bytes = largest_before(log, " bytes smem"),
+          .stack_bytes = largest_before(log, " bytes stack frame"),
+          .spill_store_bytes = largest_before(log, " bytes spill stores"),
+          .spill_load_bytes = largest_before(log, " bytes spill loads")};
+}
+
+NvrtcOutput run_nvrtc(const NvrtcLibrary& nvrtc, const NvrtcJob& job) {
+  Program program(nvrtc, job.program);
+  if (const Status created = program.create(); !created) {
+    return {.failure = created.error().message, .log = {}, .entry = {}, .code = {}};
+  }
+  std::vector<const char*> options;
+  for (const std::string& option : job.options) options.push_back(option.c_str());
+  const int result = program.compile(options);
+  NvrtcOutput made{.failure = {}, .log = program.log(), .entry = {}, .code = {}};
+  if (result != 0) {
+    made.failure = std::format("nvrtcCompileProgram failed ({})", nvrtc.get_error_string(result));
+    return made;
+  }
+  made.code = job.makes_cubin ? program.cubin() : program.ptx();
+  auto entry = program.symbol();
+  if (!entry)
+    made.failure = entry.error().message;
+  else if (made.code.empty())
+    made.failure = "NVRTC made no code";
+  else
+    made.entry = *std::move(entry);
+  return made;
+}
+
+}  // namespace dorajit::compile
