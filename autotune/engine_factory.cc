@@ -65,8 +65,11 @@ Folder usable_tuning_dir(const Folder& usable) {
 }
 
 // The installed program that compiles users' kernels; empty if there is none or others could have
-// written it.
-std::string installed_worker(const cache::Trust& trust) {
+// written it. As with the code of this library, groups are not checked: in many environments they
+// may write.
+std::string installed_worker() {
+  const cache::Trust trust{
+      .group = true, .owner = owner_of_this_code(), .place = cache::FilePlace::kDatabases};
   const std::filesystem::path program = installed_file("bin/dorajitd");
   if (program.empty()) return {};
   Status checked;
@@ -100,7 +103,7 @@ EngineParts make_parts(const Settings& settings, std::unique_ptr<launch::ConfigS
   const Folder tuning_dir = usable_tuning_dir(cache_dir);
   used.cache_dir = path_of(cache_dir);
   used.tuning_dir = path_of(tuning_dir);
-  if (used.worker.empty()) used.worker = installed_worker(overlay_trust_of(settings));
+  if (used.worker.empty()) used.worker = installed_worker();
 
   std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
       used.tuning_dir,
