@@ -52,7 +52,7 @@ std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std
 // Compiles and loads the candidates from number `first` on, on several threads. A candidate that
 // fails to compile, or that spills or cannot be launched according to its compiler's figures, gets
 // a verdict and no kernel. Candidates that would probably not be ready by the deadline are removed
-// and returned. Compilations that can be stopped are stopped at the end.
+// and returned. Users' kernels are compiled until the end at the latest, and stopped then.
 std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
                                           const launch::Problem& problem, device::Device& device,
                                           launch::KernelCache& kernels,

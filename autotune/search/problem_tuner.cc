@@ -345,14 +345,12 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
     return std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
   };
   const auto end = [&] { return in(left()); };
-  // A small slim space is compiled and verified completely, or until the end if it is a user's. In
-  // any other space each stage has half of the time that the stage before left: its last
-  // compilations may have taken long.
+  // A small slim space is compiled and verified completely. In any other space each stage has half
+  // of the time that the stage before left: its last compilations may have taken long.
   const auto deadline = [&] {
-    if (session.space_kind != kernels::SpaceKind::kSlim || session.space.size() > kSmallSpace) {
-      return in(left() / 2);
-    }
-    return problem.variant.operation->description.empty() ? Clock::time_point::max() : end();
+    return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
+               ? Clock::time_point::max()
+               : in(left() / 2);
   };
   const auto begun = Clock::now();
   std::vector<kernels::Config> untried =
