@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "dorajit-compile-";
 constexpr std::time_t kAbandonedAfterSeconds = 3600;
+constexpr std::size_t kMaxReadBytes = std::size_t{256} << 20;
 
 std::string temporary_folder() {
   const char* base = std::getenv("TMPDIR");
@@ -139,6 +140,7 @@ std::string PrivateFolder::read(const std::string& name) const {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     bytes.append(buffer, static_cast<std::size_t>(count));
+    if (bytes.size() > kMaxReadBytes) return {};
   }
   return bytes;
 }

@@ -30,7 +30,7 @@ class PrivateFolder {
 
   // Creates a file; `name` may contain folders, which are created.
   [[nodiscard]] Status write(const std::string& name, std::string_view text) const;
-  // The content of a file; empty if there is none.
+  // The content of a file; empty if there is none, or if it has more than 256 MiB.
   [[nodiscard]] std::string read(const std::string& name) const;
 
  private:

@@ -145,6 +145,19 @@ void limit_memory() {
   std::ofstream("/proc/self/oom_score_adj") << 1000;
 }
 
+Result<NvrtcOutput> compile_job_of_folder() {
+  std::ifstream file(kJobFile, std::ios::binary);
+  Fields fields(std::string(std::istreambuf_iterator<char>(file), {}));
+  DORAJIT_ASSIGN(const NvrtcLibrary nvrtc, NvrtcLibrary::open(fields.take()));
+  const NvrtcJob job = take_job(fields);
+  limit_memory();
+  if (hide_files()) return run_nvrtc(nvrtc, job);
+  return fail(StatusCode::kUnsupported,
+              std::format("this system cannot hide files from NVRTC (seccomp: {}); DORAJIT_WORKER="
+                          "none compiles without that",
+                          std::strerror(errno)));
+}
+
 }  // namespace
 
 Result<NvrtcOutput> run_in_worker(const std::string& program, const std::string& nvrtc,
@@ -167,18 +180,14 @@ Result<NvrtcOutput> run_in_worker(const std::string& program, const std::string&
     return fail(StatusCode::kCompileError, std::format("{}: {}", what, run.error().message),
                 run.error().log);
   }
-  if (run->exit_code > 128) {
-    return fail(StatusCode::kInternal,
-                std::format("NVRTC crashed (signal {}) or ran out of memory while it compiled {}; "
-                            "simplify the kernel, or set DORAJIT_NVRTC to another libnvrtc",
-                            run->exit_code - 128, what),
-                run->output);
-  }
   Fields fields(folder.read(kOutputFile));
-  if (fields.bytes().empty()) {
-    return fail(StatusCode::kCompileError,
-                std::format("{} could not compile {}: {}", program, what, run->output),
-                run->output);
+  if (run->exit_code != 0 || fields.bytes().empty()) {
+    return fail(
+        StatusCode::kInternal,
+        std::format("NVRTC crashed or ran out of memory while it compiled {} ({} ended with "
+                    "{}); simplify the kernel, or set DORAJIT_NVRTC to another libnvrtc",
+                    what, program, run->exit_code),
+        run->output);
   }
   NvrtcOutput made;
   made.failure = fields.take();
@@ -190,31 +199,23 @@ Result<NvrtcOutput> run_in_worker(const std::string& program, const std::string&
 
 Status run_compile_worker() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::ifstream file(kJobFile, std::ios::binary);
-  Fields fields(std::string(std::istreambuf_iterator<char>(file), {}));
-  DORAJIT_ASSIGN(const NvrtcLibrary nvrtc, NvrtcLibrary::open(fields.take()));
-  const NvrtcJob job = take_job(fields);
   const FileDescriptor output(
       ::open(kOutputFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!output) {
     return fail(StatusCode::kIoError, std::format("cannot write output: {}", std::strerror(errno)));
   }
-  limit_memory();
-  if (!hide_files()) {
-    return fail(
-        StatusCode::kUnsupported,
-        std::format("this system cannot hide files from NVRTC (seccomp: {}); DORAJIT_WORKER="
-                    "none compiles without that",
-                    std::strerror(errno)));
-  }
-  NvrtcOutput made = run_nvrtc(nvrtc, job);
+  const auto made = compile_job_of_folder();
   Fields result;
-  result.add(made.failure);
-  result.add(made.log.c_str());  // NVRTC's logs end with a zero byte
-  result.add(made.entry);
+  result.add(made ? made->failure : made.error().message);
+  if (made) {
+    result.add(made->log.c_str());  // NVRTC's logs end with a zero byte
+    result.add(made->entry);
+  }
+  const bool is_written =
+      write_all(output, result.bytes()) && (!made || write_all(output, made->code));
   // At once: destructors of NVRTC have nothing left to do, and tools that report at exit need
   // files.
-  ::_exit(write_all(output, result.bytes()) && write_all(output, made.code) ? 0 : 1);
+  ::_exit(is_written ? 0 : 1);
 }
 
 }  // namespace dorajit::compile

@@ -44,6 +44,8 @@ bool read_available(int fd, std::string& output) {
   return true;
 }
 
+// While the child runs already: posix_spawn() cannot do it before, and the limit of this process is
+// not for others. Nobody writes so much in the meantime.
 void limit_written_bytes(pid_t child) {
   rlimit limit{};
   prlimit(child, RLIMIT_FSIZE, nullptr, &limit);

@@ -118,7 +118,7 @@ TEST_F(OwnKernelTuningTest, CandidateThatCrashesItsCompilingProcessIsQuarantined
   {
     const bindings::LogCapture log;
     EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<128, 4>");
-    EXPECT_THAT(log.text(), HasSubstr("NVRTC crashed (signal 11)"));
+    EXPECT_THAT(log.text(), HasSubstr("NVRTC crashed"));
   }
   const bindings::LogCapture log;
   EXPECT_EQ(winner_of(engine.get(), kernel, 8192), "swiglu<128, 4>");

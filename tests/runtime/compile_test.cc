@@ -125,7 +125,10 @@ TEST(Subprocess, FilesOfAProcessAreBounded) {
   TemporaryFolder folder;
   const std::string file = folder.script("written", "");
   const auto run = run_process(
-      {"sh", "-c", std::format("truncate -s {} {} || exit 5", kMaxWrittenBytes + 1, file)}, kLong);
+      {"sh", "-c",
+       std::format("while [ $(ulimit -f) = unlimited ]; do :; done; truncate -s {} {} || exit 5",
+                   kMaxWrittenBytes + 1, file)},
+      kLong);
   ASSERT_TRUE(run) << run.error().message;
   EXPECT_NE(run->exit_code, 0);
   EXPECT_LE(std::filesystem::file_size(file), kMaxWrittenBytes);
