@@ -49,9 +49,7 @@ _ALLOWED = {
     "apps/daemon/": ["apps/daemon/", "apps/cli/terminal/", *_AUTOTUNE],
     "include/": ["include/"],
 }
-# Sources of the JIT compilers: no toolkit or system header, and names relative to the folder.
-_JIT_SOURCES = re.compile(r"kernel_templates/((math|cuda)/|(streaming_config|partial_sums|broadcast|element_type|arguments)\.h$)")
-_EMBEDDED = re.compile(r"kernel_templates/((math|cuda|cpu)/.*h$|(streaming_config|partial_sums|broadcast|element_type|arguments)\.h$)")
+_EMBEDDED_LISTS = re.compile(r"(?:GLOB embedded .*?CMAKE_CURRENT_SOURCE_DIR}\"|APPEND embedded)([^)]*)\)", re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 _SEARCH_PATH = ["", "include/", "kernel_templates/"]
 
@@ -68,17 +66,27 @@ def _prefix_of(file):
     return max((prefix for prefix in _ALLOWED if file.startswith(prefix)), key=len)
 
 
-def _fault(root, path, quoted, name):
+def _embedded(root):
+    """The sources of the JIT compilers, by the lists of patterns in kernel_templates/CMakeLists.txt."""
+    text = project_files.read(root, "kernel_templates/CMakeLists.txt")
+    lists = _EMBEDDED_LISTS.findall(text)
+    if len(lists) != 2:
+        raise ValueError("kernel_templates/CMakeLists.txt: the lists of embedded sources were not found")
+    return [f"kernel_templates/{pattern}" for found in lists for pattern in found.split()]
+
+
+def _fault(root, path, quoted, name, embedded):
     """The fault of an include, or None."""
+    is_embedded = any(path.match(pattern) for pattern in embedded)
     target = _resolve(root, path, name)
     file = str(path)
     if name == "sqlite3.h" and not file.startswith("cache/database/"):
         return "only cache/database/ may use SQLite"
-    if not quoted and _JIT_SOURCES.match(file):
+    if is_embedded and not quoted and not file.startswith("kernel_templates/cpu/"):
         return "a template that is compiled at run time includes no system header"
     if target is None:
         return "no such file in the repository" if quoted else None
-    if _EMBEDDED.match(file) and not (root / "kernel_templates" / name).is_file():
+    if is_embedded and not (root / "kernel_templates" / name).is_file():
         return "templates name each other relative to kernel_templates/"
     prefix = _prefix_of(file)
     if not any(target.startswith(allowed) for allowed in _ALLOWED[prefix]):
@@ -89,6 +97,7 @@ def _fault(root, path, quoted, name):
 def violations(root):
     root = pathlib.Path(root)
     found = []
+    embedded = _embedded(root)
     for path in project_files.cxx_files(root):
         file = str(path)
         if not file.startswith(tuple(_ALLOWED)):
@@ -98,7 +107,7 @@ def violations(root):
             continue
         text = project_files.read(root, path)
         for match in _INCLUDE.finditer(text):
-            fault = _fault(root, path, match[1] == '"', match[2])
+            fault = _fault(root, path, match[1] == '"', match[2], embedded)
             if fault:
                 line = text.count("\n", 0, match.start()) + 1
                 found.append(f"{path}:{line}: {match[2]}: {fault}")
