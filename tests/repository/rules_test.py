@@ -99,6 +99,16 @@ class RulesTest(unittest.TestCase):
             with self.subTest(file=file, text=text):
                 self.assert_rejects(python_import_rule, file, text + "\n")
 
+    def test_circle_of_imports_is_rejected(self):
+        norms = "bindings/python/dorajit/norms"
+        found = self.violations(python_import_rule, {
+            f"{norms}/a.py": "from dorajit.norms import b, gain\n",
+            f"{norms}/b.py": "from dorajit.norms.c import x\n",
+            f"{norms}/c.py": "def f():\n    import dorajit.norms.a\n"})
+        self.assertEqual(len(found), 1, found)
+        for one, other in ("ab", "bc", "ca"):
+            self.assertIn(f"dorajit.norms.{one} -> dorajit.norms.{other}", found[0])
+
     def test_sqlite_outside_of_the_database_is_rejected(self):
         for file in ("autotune/search/bad.cc", "cache/records/bad.cc"):
             self.assert_rejects(include_rule, file, "#include <sqlite3.h>\n")

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from torch.distributed.tensor import Replicate
+import torch.distributed
 
 
 class Part(NamedTuple):
@@ -49,7 +49,7 @@ def of(function, name, tensor):
         kept[dim] = _chunk(kept[dim], placement, mesh.size(mesh_dim), here[mesh_dim])
         if dim:
             reduced.append(mesh_dim)
-        by_rows.append(Replicate() if dim else placement)
+        by_rows.append(torch.distributed.tensor.Replicate() if dim else placement)
     found, expected = tensor.to_local().shape, tuple(map(len, kept))
     if tuple(found) != expected:
         raise ValueError(f"{function}: argument `{name}` is a DTensor with {tuple(found)} elements on "
@@ -92,4 +92,4 @@ def wanted(weight, rows):
     """The placements of a factor that match the weight's, for its rows or for its columns."""
     def is_wanted(placement):
         return _kind(placement) != "Replicate" and (placement.dim % weight.dim() == 0) == rows
-    return tuple(one if is_wanted(one) else Replicate() for one in weight.placements)
+    return tuple(one if is_wanted(one) else torch.distributed.tensor.Replicate() for one in weight.placements)

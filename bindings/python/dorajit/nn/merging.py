@@ -2,8 +2,8 @@
 
 import torch
 
-from dorajit.norms import precision
 from dorajit.distributed import frameworks
+from dorajit.norms import dtensor_norm, precision
 
 _ROWS_AT_ONCE = 1024
 
@@ -16,7 +16,6 @@ def merged(weight, a, b, gain, scaling):
         scaling: s.
     """
     if frameworks.is_dtensor(weight):
-        from dorajit.norms import dtensor_norm
         weight, a, b, here = dtensor_norm.operands(weight, a, b)
         gain = gain.full_tensor() if frameworks.is_dtensor(gain) else gain
         gain = gain.reshape(-1)[here.rows.to(gain.device)]
@@ -45,6 +44,5 @@ def is_finite(rows, weight):
     """Whether all elements are finite, on all ranks that share the weight."""
     infinite = (~torch.isfinite(rows).all()).to(torch.float32)
     if frameworks.is_dtensor(weight):
-        from dorajit.norms import dtensor_norm
         dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
     return not infinite

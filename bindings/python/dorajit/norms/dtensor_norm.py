@@ -2,14 +2,15 @@
 
 The square of a norm is a sum over columns, so it is the sum of the squares of parts of the columns. Only these, one
 number per row, and the low-rank factors are communicated.
+
+torch.distributed.tensor is not imported: whoever has made a DTensor has done so.
 """
 
 import torch
 import torch.distributed
-from torch.distributed.tensor import DTensor
 
-from dorajit.norms import norm
 from dorajit.distributed import frameworks, part
+from dorajit.norms import matrix_norms
 
 
 def weight_norm(weight, lora_A, lora_B, scale, budget):
@@ -24,22 +25,24 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
         [out]: a DTensor over the weight's mesh, sharded as the rows of the weight are; a plain tensor
         if the weight is one.
     """
-    dtype = norm.sum_type(weight, lora_A, lora_B)
+    dtype = matrix_norms.sum_type(weight, lora_A, lora_B)
     with torch.no_grad():
         if not frameworks.is_dtensor(weight):
-            return norm.norms(*norm.matrices(weight, _whole(lora_A), _whole(lora_B)), scale, budget, dtype)
+            matrices = matrix_norms.matrices(weight, _whole(lora_A), _whole(lora_B))
+            return matrix_norms.norms(*matrices, scale, budget, dtype)
         *here, place = operands(weight, lora_A, lora_B, needs_factors=scale != 0)
-        call = *norm.matrices(*here), scale, budget, dtype
+        call = *matrix_norms.matrices(*here), scale, budget, dtype
         if place.reduced:
             # One all-reduce on every rank: whether a kernel runs may differ between ranks, as no kernel takes some
             # parts of the columns.
-            norms = norm.norms(*call, True)
+            norms = matrix_norms.norms(*call, True)
             sum_over(norms, weight.device_mesh, place.reduced)
             norms.clamp_min_(0).sqrt_()
         else:
-            norms = norm.norms(*call)
-        return DTensor.from_local(norms, weight.device_mesh, place.by_rows, run_check=False,
-                                  shape=torch.Size((weight.shape[0],)), stride=(1,))
+            norms = matrix_norms.norms(*call)
+        return torch.distributed.tensor.DTensor.from_local(
+            norms, weight.device_mesh, place.by_rows, run_check=False, shape=torch.Size((weight.shape[0],)),
+            stride=(1,))
 
 
 def operands(weight, lora_A, lora_B, needs_factors=True):

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dorajit import checks, thresholds
-from dorajit.norms import factored_norm, norm_kernel, precision
+from dorajit.norms import dtensor_norm, norm_kernel, precision
+from dorajit.norms.matrix_norms import matrices, norms, sum_type
 from dorajit.operations import eligibility, gain, registration
 from dorajit.operations.eligibility import OPERATOR
 from dorajit.distributed import frameworks, gather
@@ -66,32 +67,8 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb):
     if weight.device.type == "cpu":
         budget = min(budget, _MOST_BYTES_ON_CPU)
     if any(map(frameworks.is_dtensor, (weight, lora_A, lora_B))):
-        from dorajit.norms import dtensor_norm
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget)
     return norms(*matrices(weight, lora_A, lora_B), scale, budget, sum_type(weight, lora_A, lora_B))
-
-
-def matrices(weight, lora_A, lora_B):
-    """Plain tensors as [out, in], [rank, in] and [out, rank]. Columns have the order of the weight's memory, so that a
-    weight in channels_last is not copied."""
-    weight, lora_A, lora_B = weight.detach(), lora_A.detach(), lora_B.detach()
-    if weight.dim() > 2 and not weight.is_contiguous():
-        order = 0, *sorted(range(1, weight.dim()), key=lambda dim: -weight.stride(dim))
-        lora_A = lora_A.reshape(lora_A.shape[:1] + weight.shape[1:]).permute(order)
-        weight = weight.permute(order)
-    return weight.flatten(1), lora_A.flatten(1), lora_B.flatten(1)
-
-
-def sum_type(*operands):
-    """The element type of sums over these tensors."""
-    return torch.float64 if any(one.dtype == torch.float64 for one in operands) else torch.float32
-
-
-def norms(*call):
-    """The norms of plain matrices: (matrix, a, b, scale, budget, dtype, squared=False) -> one number of type dtype per
-    row. The squares of parts of the columns add up to that of the row. Rounding may make them negative."""
-    made = norm_kernel.norms(*call)
-    return factored_norm.norms(*call) if made is None else made
 
 
 def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
