@@ -95,7 +95,8 @@ std::unique_ptr<DaemonRequests> daemon_of(const Settings& settings) {
 }
 
 // Builds the engine's config source; with `lock`, configs come from the lock file.
-EngineParts make_parts(const Settings& settings, std::unique_ptr<launch::ConfigSource> lock) {
+EngineParts make_parts(const Settings& settings, const Clock& clock,
+                       std::unique_ptr<launch::ConfigSource> lock) {
   set_log_level(settings.log_level);
   Settings used = settings;
   const cache::Trust trust = trust_of(settings);
@@ -119,7 +120,8 @@ EngineParts make_parts(const Settings& settings, std::unique_ptr<launch::ConfigS
   auto statistics = std::make_unique<Statistics>();
   std::unique_ptr<launch::ConfigSource> configs = std::move(lock);
   if (configs == nullptr) {
-    configs = std::make_unique<TuningConfigSource>(used, store, *statistics, daemon_of(used));
+    configs =
+        std::make_unique<TuningConfigSource>(used, store, *statistics, daemon_of(used), clock);
   }
   if (!used.record_path.empty()) {
     configs = std::make_unique<RecordingConfigSource>(ProblemRecord::of(used.record_path),
@@ -141,7 +143,9 @@ cache::Trust overlay_trust_of(const Settings& settings) {
   return trust;
 }
 
-EngineParts make_engine(const Settings& settings) { return make_parts(settings, nullptr); }
+EngineParts make_engine(const Settings& settings, const Clock& clock) {
+  return make_parts(settings, clock, nullptr);
+}
 
 void serve_kept_kernels(const Settings& settings) {
   if (settings.cache_dir.empty()) return;
@@ -150,14 +154,16 @@ void serve_kept_kernels(const Settings& settings) {
 }
 
 Result<EngineParts> make_application_engine(const Settings& settings) {
-  if (settings.locked_path.empty()) return make_parts(settings, nullptr);
+  if (settings.locked_path.empty())
+    return make_parts(settings, std::chrono::steady_clock::now, nullptr);
   auto entries = cache::read_lock_file(settings.locked_path);
   if (!entries) {
     return fail(entries.error().code,
                 std::format("DORAJIT_LOCKED: {}; or unset it", entries.error().message));
   }
-  return make_parts(settings, std::make_unique<LockedConfigSource>(settings.locked_path, *entries,
-                                                                   settings.locked_miss));
+  return make_parts(
+      settings, std::chrono::steady_clock::now,
+      std::make_unique<LockedConfigSource>(settings.locked_path, *entries, settings.locked_miss));
 }
 
 }  // namespace dorajit::autotune

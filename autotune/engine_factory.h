@@ -5,6 +5,7 @@
 
 #include "cache/database/tuning_store.h"
 #include "cache/files/trusted_directory.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
 #include "runtime/engine.h"
@@ -24,8 +25,9 @@ cache::Trust overlay_trust_of(const Settings& settings);
 
 // An engine with artifacts and a tuning database under settings.cache_dir. Never fails: if results
 // cannot be stored on disk, that is logged once and they are kept in memory. Ignores
-// settings.locked_path, which is for applications.
-EngineParts make_engine(const Settings& settings);
+// settings.locked_path, which is for applications. The clock is for the budgets of tuning.
+EngineParts make_engine(const Settings& settings,
+                        const Clock& clock = std::chrono::steady_clock::now);
 
 // The same for an application, which may use a lock file: kIoError if settings.locked_path cannot
 // be read.

@@ -16,7 +16,6 @@ namespace dorajit::autotune {
 namespace {
 
 using cache::Verdict;
-using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxCompilers = 16;
 
@@ -39,12 +38,14 @@ int warps_of(const launch::Problem& problem, const kernels::Config& config) {
   return (threads + kernels::kThreadsPerWarp - 1) / kernels::kThreadsPerWarp;
 }
 
-void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
-                 launch::KernelCache& kernels, Clock::time_point end) {
+void make_kernel(Candidate& candidate, const TuningSession& session, device::Device& device,
+                 launch::KernelCache& kernels, Moment end) {
+  const launch::Problem& problem = session.problem;
   std::string reason = "it did not compile";
   bool is_crash = false;
   try {
-    auto kernel = kernels.get(device, problem.variant, candidate.result.config, end);
+    auto kernel = kernels.get(device, problem.variant, candidate.result.config,
+                              std::chrono::steady_clock::now() + (end - session.now()));
     if (kernel && !kernel->is_builtin) {
       const auto verdict = verdict_by_resources(
           kernel->resources, warps_of(problem, candidate.result.config), device.info().traits.kind);
@@ -109,21 +110,21 @@ std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std
 }
 
 std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
-                                          const launch::Problem& problem, device::Device& device,
-                                          launch::KernelCache& kernels, Clock::time_point deadline,
-                                          Clock::time_point end) {
+                                          const TuningSession& session, device::Device& device,
+                                          launch::KernelCache& kernels, Moment deadline,
+                                          Moment end) {
   // A user's kernel may take any time to compile.
-  if (!problem.variant.operation->description.empty()) deadline = std::min(deadline, end);
+  if (!session.problem.variant.operation->description.empty()) deadline = std::min(deadline, end);
   std::atomic<std::size_t> next{first};
   auto work = [&] {
     // The next compilation probably takes as long as the last one, which waited for those of other
     // threads where the compiler runs a part of its work in one thread at a time.
-    Clock::duration last{};
-    for (auto start = Clock::now(); start + last < deadline; start += last) {
+    Moment::duration last{};
+    for (Moment start = session.now(); start + last < deadline; start += last) {
       const std::size_t i = next++;
       if (i >= candidates.size()) return;
-      make_kernel(candidates[i], problem, device, kernels, end);
-      last = Clock::now() - start;
+      make_kernel(candidates[i], session, device, kernels, end);
+      last = session.now() - start;
     }
   };
   const auto helpers =

@@ -1,19 +1,18 @@
 // The configs that a tuning compares, and their kernels.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "autotune/search/tuning_session.h"
 #include "cache/records/tuning_records.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/artifact_store.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/kernel_cache.h"
-#include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
 
@@ -54,9 +53,8 @@ std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std
 // a verdict and no kernel. Candidates that would probably not be ready by the deadline are removed
 // and returned. Users' kernels are compiled until the end at the latest, and stopped then.
 std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
-                                          const launch::Problem& problem, device::Device& device,
-                                          launch::KernelCache& kernels,
-                                          std::chrono::steady_clock::time_point deadline,
-                                          std::chrono::steady_clock::time_point end);
+                                          const TuningSession& session, device::Device& device,
+                                          launch::KernelCache& kernels, Moment deadline,
+                                          Moment end);
 
 }  // namespace dorajit::autotune

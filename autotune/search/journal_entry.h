@@ -1,6 +1,7 @@
 // Enters a config in the launch journal while its kernel may crash or hang the process.
 #pragma once
 
+#include <memory>
 #include <string_view>
 
 #include "cache/records/launch_journal.h"
@@ -14,22 +15,11 @@ struct JournalPlace {
   std::string_view scope{};
   std::string_view problem{};
   kernels::Config config{};
-};
 
-// The entry exists during the object's lifetime.
-class JournalEntry {
- public:
-  explicit JournalEntry(const JournalPlace& place) : journal_(place.journal) {
-    if (journal_ != nullptr) journal_->enter(place.scope, place.problem, place.config);
+  // Entered until the result, which may be null, is destroyed.
+  [[nodiscard]] std::unique_ptr<cache::LaunchJournal::Entry> enter() const {
+    return journal != nullptr ? journal->enter(scope, problem, config) : nullptr;
   }
-  ~JournalEntry() {
-    if (journal_ != nullptr) journal_->leave();
-  }
-  JournalEntry(const JournalEntry&) = delete;
-  JournalEntry& operator=(const JournalEntry&) = delete;
-
- private:
-  cache::LaunchJournal* journal_;
 };
 
 }  // namespace dorajit::autotune

@@ -1,7 +1,6 @@
 #include "autotune/search/measurement.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -119,13 +118,13 @@ const Status& RoundSampler::status(std::size_t candidate) const {
 std::vector<Measurement> measure_interleaved(device::Device& device,
                                              const std::vector<Work>& candidates,
                                              const MeasurementPlan& plan) {
-  const auto start = std::chrono::steady_clock::now();
+  const Moment start = plan.now();
   RoundSampler sampler(device, candidates, plan);
   std::vector<std::size_t> everyone(candidates.size());
   std::iota(everyone.begin(), everyone.end(), std::size_t{0});
   std::vector<std::vector<double>> samples(candidates.size());
   for (int round = 0; round < plan.rounds; ++round) {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    const Seconds spent = plan.now() - start;
     if (round > 0 && spent.count() > plan.seconds) break;
     const std::vector<double> taken = sampler.sample(everyone);
     for (std::size_t i = 0; i < taken.size(); ++i) {

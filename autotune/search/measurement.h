@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 
@@ -17,8 +18,9 @@ namespace dorajit::autotune {
 using Work = std::function<Status(device::Stream stream, std::int64_t set)>;
 
 struct MeasurementPlan {
-  int rounds = 12;                 // samples per candidate
-  double seconds = 1.0;            // after this much time no round starts, except the first
+  int rounds = 12;       // samples per candidate
+  double seconds = 1.0;  // after this much time no round starts, except the first
+  Clock now = std::chrono::steady_clock::now;  // for `seconds`
   double sample_seconds = 100e-6;  // a sample repeats its work until it takes about this long
   std::int64_t sets = 1;           // number of operand sets for rotation
   int settling_launches = 0;       // run before each sample and not timed

@@ -1,7 +1,6 @@
 #include "autotune/search/problem_tuner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <format>
 #include <functional>
 #include <limits>
@@ -34,12 +33,6 @@ constexpr double kMinMeasuringShare = 0.25;
 // Rounds that rank the fastest candidates well enough to look at their neighbours.
 constexpr int kScoutingRounds = 3;
 
-using Clock = std::chrono::steady_clock;
-
-Clock::time_point in(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
-}
-
 // Where the session's configs are launched for the first time.
 struct FirstLaunches {
   const TuningSession& session;
@@ -70,9 +63,9 @@ void verify(Candidate& candidate, Verifier& verifier, const FirstLaunches& launc
 // returned.
 std::vector<kernels::Config> verify_untimed(std::vector<Candidate>& candidates, std::size_t first,
                                             Verifier& verifier, const FirstLaunches& launches,
-                                            Clock::time_point deadline) {
+                                            Moment deadline) {
   for (std::size_t i = first; i < candidates.size(); ++i) {
-    if (i > 0 && Clock::now() >= deadline) {
+    if (i > 0 && launches.session.now() >= deadline) {
       return remove_from(candidates, i);
     }
     if (candidates[i].kernel) verify(candidates[i], verifier, launches);
@@ -92,12 +85,13 @@ void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
 
 // Runs the tournament within `seconds`. Each stage gets a share of the time and passes on what it
 // does not use. The shares grow when so many candidates are eliminated that stages are skipped.
-void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
-  const auto deadline = in(seconds);
+void play(Tournament& tournament, RoundSampler& sampler, double seconds, const Clock& now) {
+  const Moment deadline = after(now(), Seconds(seconds));
   while (const int stages = tournament.stages_left()) {
-    const auto stage_end = Clock::now() + (deadline - Clock::now()) / stages;
+    const Moment start = now();
+    const Moment stage_end = start + (deadline - start) / stages;
     while (tournament.stages_left() == stages && !tournament.stage_is_decided() &&
-           (Clock::now() < stage_end || tournament.stage_needs_rounds())) {
+           (now() < stage_end || tournament.stage_needs_rounds())) {
       tournament.add_round(sampler.sample(tournament.running()));
     }
     if (tournament.stages_left() == stages) tournament.end_stage();
@@ -131,7 +125,7 @@ void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work
               device::Device& device, const FirstLaunches& launches) {
   if (launches.journal == nullptr) return;
   for (std::size_t i = 0; i < contestants.size(); ++i) {
-    const JournalEntry entry(launches.place_of(*contestants[i]));
+    const auto entry = launches.place_of(*contestants[i]).enter();
     // A candidate that fails here fails again when it is timed, and is eliminated there.
     if (work[i](device.own_stream(), 0)) (void)device.synchronize(device.own_stream());
   }
@@ -236,19 +230,20 @@ std::unexpected<TuneFailure> not_compared(const TuningSession& session, const Tu
 void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> untried,
              Verifier& verifier, const FirstLaunches& launches, device::Device& device,
              launch::KernelCache& kernels, const ScratchOperands& scratch,
-             const std::function<Clock::time_point()>& next_deadline,
-             const std::function<Clock::time_point()>& end) {
-  const auto deadline = next_deadline();
+             const std::function<Moment()>& next_deadline, const std::function<Moment()>& end) {
+  const Clock& now = launches.session.now;
+  const Moment deadline = next_deadline();
   std::size_t first = 0;  // candidate that was not timed
   kernels::Config fastest;
   double least_ns = std::numeric_limits<double>::infinity();
-  while (!untried.empty() && Clock::now() < deadline) {
+  while (!untried.empty() && now() < deadline) {
     const auto competing = contestants(std::span(candidates).subspan(first));
     const std::vector<Work> work = work_of(competing, scratch, device);
     rehearse(competing, work, device, launches);
     MeasurementPlan plan = plan_of(scratch, device);
     plan.rounds = kScoutingRounds;
-    plan.seconds = Seconds(deadline - Clock::now()).count();
+    plan.seconds = Seconds(deadline - now()).count();
+    plan.now = now;
     const std::vector<Measurement> measured = measure_interleaved(device, work, plan);
     for (std::size_t i = 0; i < measured.size(); ++i) {
       if (!measured[i].status || measured[i].median_ns >= least_ns) continue;
@@ -262,8 +257,7 @@ void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> un
       return true;
     });
     if (candidates.size() == first) return;
-    (void)make_kernels(candidates, first, launches.session.problem, device, kernels, deadline,
-                       end());
+    (void)make_kernels(candidates, first, launches.session, device, kernels, deadline, end());
     // The last compilations may have ended after the deadline; what they made is verified.
     (void)verify_untimed(candidates, first, verifier, launches, next_deadline());
   }
@@ -279,13 +273,13 @@ Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier
   rehearse(competing, work, device, launches);
   RoundSampler sampler(device, work, plan_of(scratch, device));
   Tournament tournament(competing.size());
-  play(tournament, sampler, seconds);
+  play(tournament, sampler, seconds, launches.session.now);
   note_measurements(competing, tournament, sampler);
   verify_timed(candidates, verifier, launches);
   // A candidate that computed wrong bits only after some time cannot win.
   while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
     tournament.disqualify_challenger();
-    play(tournament, sampler, seconds * kMinMeasuringShare);
+    play(tournament, sampler, seconds * kMinMeasuringShare, launches.session.now);
     note_measurements(competing, tournament, sampler);
     verify_timed(candidates, verifier, launches);
   }
@@ -304,7 +298,8 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
                                                     launch::KernelCache& kernels,
                                                     const TuneLimits& limits,
                                                     Statistics& statistics) {
-  const auto start = Clock::now();
+  const Clock& now = session.now;
+  const Moment start = now();
   const launch::Problem& problem = session.problem;
   const FirstLaunches launches{.session = session, .journal = limits.journal};
   const std::vector<kernels::Config> crashed_configs = crashed_configs_of(launches);
@@ -330,8 +325,7 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
   if (auto made = SetDifference::make(device, kernels)) {
     difference = std::make_unique<SetDifference>(*std::move(made));
   }
-  DORAJIT_ASSIGN(Verifier verifier,
-                 Verifier::make(problem, device, Verifier::Deadline::max(), std::move(difference)));
+  DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device, std::move(difference)));
   // Without a host reference the first run defines the expected outputs; the second compares.
   if (const auto defined = verifier.define_reference(*standard.kernel);
       !defined || *defined != Verdict::kOk) {
@@ -341,31 +335,31 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
     return default_is_broken(problem, standard, checked);
   }
   const auto left = [&] {
-    const Seconds spent = Clock::now() - start;
+    const Seconds spent = now() - start;
     return std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
   };
-  const auto end = [&] { return in(left()); };
+  const auto end = [&] { return after(now(), Seconds(left())); };
   // A small slim space is compiled and verified completely. In any other space each stage has half
   // of the time that the stage before left: its last compilations may have taken long.
   const auto deadline = [&] {
     return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
-               ? Clock::time_point::max()
-               : in(left() / 2);
+               ? Moment::max()
+               : after(now(), Seconds(left() / 2));
   };
-  const auto begun = Clock::now();
+  const Moment begun = now();
   std::vector<kernels::Config> untried =
-      make_kernels(candidates, 1, problem, device, kernels, deadline(), end());
-  const auto compiled = Clock::now();
+      make_kernels(candidates, 1, session, device, kernels, deadline(), end());
+  const Moment compiled = now();
   const std::size_t num_compiled = candidates.size();
   const auto unverified = verify_untimed(candidates, 0, verifier, launches, deadline());
   untried.insert(untried.end(), unverified.begin(), unverified.end());
-  const auto verified = Clock::now();
+  const Moment verified = now();
   const std::size_t num_verified = candidates.size();
   const auto scratch = ScratchOperands::make(device, problem.variant, shape);
   if (!scratch) return std::unexpected(TuneFailure(scratch.error(), caught(candidates)));
   explore(candidates, std::move(untried), verifier, launches, device, kernels, *scratch, deadline,
           end);
-  const auto explored = Clock::now();
+  const Moment explored = now();
 
   std::vector<TrialResult> misbehaved = caught(candidates);
   const auto chosen = choose(candidates, verifier, launches, device, *scratch, left());
@@ -375,7 +369,7 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
                   session.problem_text, Seconds(begun - start).count(), num_compiled,
                   session.space.size(), Seconds(compiled - begun).count(),
                   Seconds(verified - compiled).count(), candidates.size() - num_verified,
-                  Seconds(explored - verified).count(), Seconds(Clock::now() - explored).count()));
+                  Seconds(explored - verified).count(), Seconds(now() - explored).count()));
   if (!chosen) return std::unexpected(TuneFailure(chosen.error(), std::move(misbehaved)));
   const Candidate* winner = *chosen;
   TuneResult result{.winner = winner->result.config,

@@ -1,6 +1,8 @@
 #include "autotune/search/tuning_session.h"
 
+#include <algorithm>
 #include <format>
+#include <utility>
 #include <vector>
 
 #include "kernel_templates/config_text.h"
@@ -18,10 +20,12 @@ std::string hash_of(const std::vector<kernels::Config>& space) {
 }  // namespace
 
 TuningSession::TuningSession(const launch::Problem& tuned_problem,
-                             const device::DeviceInfo& tuned_device, kernels::SpaceKind kind)
+                             const device::DeviceInfo& tuned_device, kernels::SpaceKind kind,
+                             Clock clock)
     : problem(tuned_problem),
       device(tuned_device),
       space_kind(kind),
+      now(std::move(clock)),
       problem_text(to_text(problem)),
       space(kernels::config_space(problem.variant, device.traits, problem.vector_width, kind,
                                   problem.largest_sizes())),
@@ -33,5 +37,11 @@ TuningSession::TuningSession(const launch::Problem& tuned_problem,
           .templates = hash_hex(kernels::source_identity(problem.variant, device.traits.kind))},
       scope(std::format("{} {} {}", device.fingerprint, to_text(problem.variant),
                         environment.templates)) {}
+
+void TuningSession::quarantine(const std::vector<kernels::Config>& configs) {
+  for (const kernels::Config& config : configs) {
+    if (!std::ranges::contains(quarantined, config)) quarantined.push_back(config);
+  }
+}
 
 }  // namespace dorajit::autotune

@@ -2,12 +2,13 @@
 // problem on one device.
 #pragma once
 
-#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cache/database/tuning_store.h"
 #include "kernel_templates/spaces.h"
+#include "runtime/base/clock.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/problem.h"
 
@@ -17,19 +18,20 @@ namespace dorajit::autotune {
 inline constexpr const char* kTunerVersion = "2";
 inline constexpr const char* kMeasurementPolicy = "cold-cache tournament/2";
 
-using Seconds = std::chrono::duration<double>;
-
 // Created once for each problem that is looked up or tuned. Enumerates the space, and hashes the
 // space and the templates. Keeps references to the problem and the device.
 struct TuningSession {
   TuningSession(const launch::Problem& tuned_problem, const device::DeviceInfo& tuned_device,
-                kernels::SpaceKind kind);
+                kernels::SpaceKind kind, Clock clock = std::chrono::steady_clock::now);
 
   [[nodiscard]] const kernels::Config& default_config() const { return space.front(); }
+  // Adds those that are not quarantined yet.
+  void quarantine(const std::vector<kernels::Config>& configs);
 
   const launch::Problem& problem;
   const device::DeviceInfo& device;
   const kernels::SpaceKind space_kind;
+  const Clock now;  // for all budgets of the session
   const std::string problem_text;
   const std::vector<kernels::Config> space;  // the default first
   const cache::Environment environment;      // of a measurement made now
@@ -42,6 +44,8 @@ struct TuningSession {
   Seconds time_left{0};
   // How long a lookup may wait for the database.
   cache::LockWait lock_wait = cache::LockWait::kShort;
+  // What the user's database says of the problem, once a lookup has read it.
+  std::optional<cache::TuningStore::History> history{};
   std::vector<kernels::Config> quarantined{};  // by any lookup so far: must not be tried again
   std::vector<kernels::Config> rejected{};     // could not be verified; never used as answers
 };
@@ -54,11 +58,11 @@ class TimeSpent {
   TimeSpent(const TimeSpent&) = delete;
   TimeSpent& operator=(const TimeSpent&) = delete;
 
-  [[nodiscard]] Seconds passed() const { return std::chrono::steady_clock::now() - start_; }
+  [[nodiscard]] Seconds passed() const { return session_.now() - start_; }
 
  private:
   TuningSession& session_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Moment start_ = session_.now();
 };
 
 }  // namespace dorajit::autotune

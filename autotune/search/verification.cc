@@ -1,6 +1,5 @@
 #include "autotune/search/verification.h"
 
-#include <optional>
 #include <utility>
 
 #include "kernel_templates/template.h"
@@ -14,8 +13,8 @@ constexpr std::uint64_t kFirstSeed = 11;
 }  // namespace
 
 Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device,
-                                Deadline deadline,
-                                std::unique_ptr<const SetDifference> difference) {
+                                std::unique_ptr<const SetDifference> difference,
+                                const std::function<bool()>& is_over) {
   Verifier verifier(device);
   verifier.difference_ = std::move(difference);
   std::uint64_t seed = kFirstSeed;
@@ -26,7 +25,7 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
                              .vector_width = problem.vector_width,
                              .seed = seed++,
                              .guard_bytes = kGuardBytes};
-    if (std::chrono::steady_clock::now() >= deadline) {
+    if (is_over && is_over()) {
       return fail(StatusCode::kUnsupported, "there was no time left for it");
     }
     DORAJIT_ASSIGN(auto operands, CheckedOperands::make(device, problem.variant, shape,
@@ -77,7 +76,7 @@ Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
     DORAJIT_TRY(one.operands->reset());
     // Entered only while the kernel runs: if the process is killed at another time, the config must
     // not be blamed.
-    std::optional<JournalEntry> entry(place);
+    auto entry = place.enter();
     DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands->arguments(),
                                 device_->own_stream()));
     DORAJIT_TRY(device_->synchronize(device_->own_stream()));

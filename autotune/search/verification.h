@@ -1,7 +1,7 @@
 // Verifies that a kernel computes the right bits.
 #pragma once
 
-#include <chrono>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,14 +23,13 @@ namespace dorajit::autotune {
 // the outputs of the default config are the reference.
 class Verifier {
  public:
-  using Deadline = std::chrono::steady_clock::time_point;
-
   // Computes the reference, which takes tens of milliseconds. An error if there is not enough
-  // memory, or if it is not finished by the deadline. `difference`, if it is not null, compares
-  // the outputs; otherwise the host compares copies, which takes about a second for each GiB.
+  // memory, or if `is_over`, which is asked before each case, says that there is no time left.
+  // `difference`, if it is not null, compares the outputs; otherwise the host compares copies,
+  // which takes about a second for each GiB.
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device,
-                               Deadline deadline = Deadline::max(),
-                               std::unique_ptr<const SetDifference> difference = nullptr);
+                               std::unique_ptr<const SetDifference> difference = nullptr,
+                               const std::function<bool()>& is_over = {});
 
   // If the operation has a tolerance, the first kernel within it of the host reference defines the
   // bits that the others must give. Without a host reference define_reference() must come first,

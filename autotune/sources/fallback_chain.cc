@@ -83,10 +83,10 @@ LookupResult exact_look(ConfigOrigin origin, const std::optional<Winner>& winner
 std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& session) {
   const std::string& problem = session.problem_text;
   const std::string& device = session.device.fingerprint;
-  const auto history = store.find_history(device, problem, session.lock_wait);
-  // If the database cannot be read, the configs quarantined so far stay quarantined.
-  for (const kernels::Config& config : quarantined_configs(history.bad_trials, session)) {
-    if (!std::ranges::contains(session.quarantined, config)) session.quarantined.push_back(config);
+  if (!session.history) {
+    session.history = store.find_history(device, problem, session.lock_wait);
+    // If the database cannot be read, the configs quarantined so far stay quarantined.
+    session.quarantine(quarantined_configs(session.history->bad_trials, session));
   }
   std::vector<LookupResult> looks;
   // The user's own statement, as that of a lock file: it is neither verified nor quarantined.
@@ -109,7 +109,7 @@ std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& s
     }
     return found.answers && !found.is_stale;
   };
-  if (look(ConfigOrigin::kUserDatabase, history.winner, "it was never tuned")) {
+  if (look(ConfigOrigin::kUserDatabase, session.history->winner, "it was never tuned")) {
     return looks;
   }
   look(ConfigOrigin::kShippedDatabase, store.find_overlay_winner(device, problem),

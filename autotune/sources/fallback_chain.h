@@ -24,8 +24,8 @@ struct LookupResult {
 
 // Looks up the exact problem: a config that the user has pinned; unless that can be used, the
 // winner in the user's database; and, unless that can be used and is not stale, in the shipped
-// ones. best_of() selects one of the results. Reads the user's database once, including the
-// quarantined configs.
+// ones. best_of() selects one of the results. Reads the user's database, including the quarantined
+// configs, unless the session knows what it says.
 std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& session);
 
 // The first usable result that is not stale, else the first usable one, else the last one.

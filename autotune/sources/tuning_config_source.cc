@@ -57,13 +57,14 @@ kernels::SpaceKind space_kind(const Settings& settings) {
 TuningConfigSource::TuningConfigSource(const Settings& settings,
                                        std::shared_ptr<cache::TuningStore> store,
                                        Statistics& statistics,
-                                       std::unique_ptr<DaemonRequests> daemon)
+                                       std::unique_ptr<DaemonRequests> daemon, Clock clock)
     : settings_(settings),
       store_(std::move(store)),
       statistics_(statistics),
       journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})),
-      gate_(settings, *store_),
-      daemon_(std::move(daemon)) {}
+      gate_(settings, *store_, *journal_),
+      daemon_(std::move(daemon)),
+      clock_(std::move(clock)) {}
 
 void TuningConfigSource::set_listener(Listener listener) {
   if (daemon_ != nullptr) daemon_->set_listener(std::move(listener));
@@ -73,9 +74,10 @@ void TuningConfigSource::close() {
   if (daemon_ != nullptr) daemon_->close();
 }
 
-void TuningConfigSource::note_failure(const TuningSession& session, const TuneFailure& failure,
+void TuningConfigSource::note_failure(TuningSession& session, const TuneFailure& failure,
                                       std::int64_t now) {
   if (!failure.trials.empty()) {
+    session.quarantine(configs_of(failure.trials));
     store_->merge(records_of(failure.trials, session, now));
     journal_->forget(session.scope, configs_of(failure.trials));
   }
@@ -147,7 +149,7 @@ std::vector<LookupResult> TuningConfigSource::verified(LookUp look_up, TuningSes
 
 ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
                                       launch::KernelCache& kernels) {
-  TuningSession session(problem, device.info(), space_kind(settings_));
+  TuningSession session(problem, device.info(), space_kind(settings_), clock_);
   session.time_left = Seconds(settings_.tune_seconds);
   std::vector<LookupResult> looks = verified(find_exact, session, device, kernels);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
@@ -173,6 +175,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     // Another process that has tuned since the database was read may have added this winner, or bad
     // configs of the variant.
     session.lock_wait = cache::LockWait::kLong;
+    session.history.reset();
     looks = verified(find_exact, session, device, kernels);
     if (is_fresh()) return answer_of(best_of(looks), session);
     if (!claim) why_untuned = "another process is tuning it";

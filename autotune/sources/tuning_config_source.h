@@ -15,6 +15,7 @@
 #include "autotune/sources/winner_gate.h"
 #include "cache/database/tuning_store.h"
 #include "cache/records/launch_journal.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/settings.h"
 #include "runtime/base/statistics.h"
 #include "runtime/launch/config_source.h"
@@ -25,7 +26,8 @@ class TuningConfigSource final : public launch::ConfigSource {
  public:
   // `daemon` may be null: then no daemon is used.
   TuningConfigSource(const Settings& settings, std::shared_ptr<cache::TuningStore> store,
-                     Statistics& statistics, std::unique_ptr<DaemonRequests> daemon = nullptr);
+                     Statistics& statistics, std::unique_ptr<DaemonRequests> daemon = nullptr,
+                     Clock clock = std::chrono::steady_clock::now);
 
   launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
                             launch::KernelCache& kernels) override;
@@ -42,7 +44,7 @@ class TuningConfigSource final : public launch::ConfigSource {
   // configs in that time; it is logged.
   Result<launch::ConfigAnswer> tune(TuningSession& session, device::Device& device,
                                     launch::KernelCache& kernels);
-  void note_failure(const TuningSession& session, const TuneFailure& failure, std::int64_t now);
+  void note_failure(TuningSession& session, const TuneFailure& failure, std::int64_t now);
 
   // The results of `look_up`, with the best one verified on this device.
   using LookUp = std::vector<LookupResult> (*)(cache::TuningStore&, TuningSession&);
@@ -52,10 +54,11 @@ class TuningConfigSource final : public launch::ConfigSource {
   const Settings settings_;
   const std::shared_ptr<cache::TuningStore> store_;
   Statistics& statistics_;
-  const std::unique_ptr<cache::LaunchJournal> journal_;  // under tuning_
+  const std::unique_ptr<cache::LaunchJournal> journal_;
   WinnerGate gate_;
   std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
   const std::unique_ptr<DaemonRequests> daemon_;
+  const Clock clock_;  // for the budget of each problem
 };
 
 // The space that the settings select.

@@ -1,7 +1,6 @@
 #include "autotune/sources/winner_gate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <format>
 #include <limits>
 #include <span>
@@ -38,10 +37,11 @@ std::string key_of(std::string_view problem, const kernels::Config& config,
 
 }  // namespace
 
-WinnerGate::WinnerGate(const Settings& settings, cache::TuningStore& store)
+WinnerGate::WinnerGate(const Settings& settings, cache::TuningStore& store,
+                       cache::LaunchJournal& journal)
     : store_(store),
-      notes_(settings.tuning_dir, cache::kDefaultArtifactBytes, {.group = settings.trust_group}),
-      journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})) {}
+      journal_(journal),
+      notes_(settings.tuning_dir, cache::kDefaultArtifactBytes, {.group = settings.trust_group}) {}
 
 void WinnerGate::remember(const kernels::Config& config, const TuningSession& session,
                           launch::KernelCache& kernels) {
@@ -71,26 +71,25 @@ bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, dev
 // Call while holding verifying_.
 WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const TuningSession& session,
                                        device::Device& device, launch::KernelCache& kernels) {
-  const auto start = std::chrono::steady_clock::now();
+  const Moment start = session.now();
   const std::string what = std::format("config {} of {}", to_text(config), session.problem_text);
   const auto refuse = [&](std::string_view why) {
     log_once(LogLevel::kWarning, what,
              std::format("{} comes from a database and is not used: {}", what, why));
     return Finding::kRefused;
   };
-  if (std::ranges::contains(journal_->crashed_configs(session.scope), config)) {
+  if (std::ranges::contains(journal_.crashed_configs(session.scope), config)) {
     condemn(config, Verdict::kDidNotFinish, session);
-    journal_->forget(session.scope, std::span(&config, 1));
+    journal_.forget(session.scope, std::span(&config, 1));
     return refuse("a process that launched it for the first time crashed or hung");
   }
   const auto kernel = kernels.get(device, session.problem.variant, config);
   if (!kernel) return refuse(kernel.error().message);
   if (kernel->is_builtin) return Finding::kNotRun;
-  const auto budget =
-      std::chrono::duration_cast<std::chrono::steady_clock::duration>(session.time_left);
   // Compiling does not count: without the winner, the default config would have to be compiled.
+  const Moment deadline = after(session.now(), session.time_left);
   auto verifier =
-      Verifier::make(session.problem, device, std::chrono::steady_clock::now() + budget);
+      Verifier::make(session.problem, device, nullptr, [&] { return session.now() >= deadline; });
   if (!verifier) {
     return refuse(std::format("it could not be verified: {}", verifier.error().message));
   }
@@ -101,13 +100,13 @@ WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const Tuni
     if (!defined) return refuse(defined.error().message);
     if (*defined != Verdict::kOk) return refuse("the default config writes out of bounds");
   }
-  const auto checked = verifier->check(*kernel, {.journal = journal_.get(),
+  const auto checked = verifier->check(*kernel, {.journal = &journal_,
                                                  .scope = session.scope,
                                                  .problem = session.problem_text,
                                                  .config = config});
   const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
   if (verdict == Verdict::kOk) {
-    const Seconds spent = std::chrono::steady_clock::now() - start;
+    const Seconds spent = session.now() - start;
     log(LogLevel::kInfo,
         std::format("{} comes from a database and was verified in {:.2f} s", what, spent.count()));
     return Finding::kRight;

@@ -1,7 +1,6 @@
 // Verifies winners that this machine has not measured before they are used.
 #pragma once
 
-#include <memory>
 #include <mutex>
 
 #include "autotune/search/tuning_session.h"
@@ -19,7 +18,8 @@ namespace dorajit::autotune {
 // machine, device, driver, compiler, kernel templates, problem and config. Thread-safe.
 class WinnerGate {
  public:
-  WinnerGate(const Settings& settings, cache::TuningStore& store);
+  // References to the store and the journal are kept.
+  WinnerGate(const Settings& settings, cache::TuningStore& store, cache::LaunchJournal& journal);
 
   // Whether the winner may be used for the problem. Verifies it now if that has not happened on
   // this machine, and if the session has time left. A config that misbehaves is recorded as a bad
@@ -43,10 +43,10 @@ class WinnerGate {
   void condemn(const kernels::Config& config, cache::Verdict verdict, const TuningSession& session);
 
   cache::TuningStore& store_;
+  cache::LaunchJournal& journal_;
   // A note under the key of each config that was verified on this machine.
   cache::ArtifactFiles notes_;
   std::mutex verifying_;
-  const std::unique_ptr<cache::LaunchJournal> journal_;  // under verifying_
 };
 
 }  // namespace dorajit::autotune

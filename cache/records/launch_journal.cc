@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <format>
+#include <mutex>
 #include <optional>
 #include <system_error>
 
@@ -27,7 +28,7 @@ constexpr std::string_view kSuffix = ".entry";
 constexpr std::chrono::milliseconds kNoWait{0};
 constexpr off_t kMaxEntryBytes = 65536;  // an actual entry has fewer than a thousand
 
-struct Entry {
+struct Recorded {
   std::string scope;
   kernels::Config config;
 };
@@ -38,16 +39,16 @@ std::string text_of(std::string_view scope, std::string_view problem,
 }
 
 // Nothing if the text is empty, incomplete or not an entry.
-std::optional<Entry> parse(std::string_view text) {
+std::optional<Recorded> parse(std::string_view text) {
   const std::string_view mark = cut_line(text);
   const std::string_view scope = cut_line(text);
   cut_line(text);  // the problem
   const auto config = kernels::parse_config(cut_line(text));
   if (mark != kMark || text != "end\n" || !config) return std::nullopt;
-  return Entry{.scope = std::string(scope), .config = *config};
+  return Recorded{.scope = std::string(scope), .config = *config};
 }
 
-// The entry file of this process. Its lock shows other processes that this process is running.
+// A file of this process for an entry. Its lock shows other processes that this process is running.
 class OpenEntry {
  public:
   static Result<OpenEntry> create(const std::string& cache_dir, const Trust& trust) {
@@ -94,28 +95,23 @@ class FileJournal final : public LaunchJournal {
   FileJournal(const std::string& cache_dir, const Trust& trust)
       : cache_dir_(cache_dir), directory_(cache_dir + "/" + kFolder), trust_(trust) {}
 
-  void enter(std::string_view scope, std::string_view problem,
-             const kernels::Config& config) override {
-    if (cache_dir_.empty()) return;
-    if (own_ && own_->owner() != ::getpid())
-      own_.reset();  // in a forked child, it belongs to the parent
-    if (!own_) {
-      auto created = OpenEntry::create(cache_dir_, trust_);
-      if (!created) return complain(created.error().message);
-      own_.emplace(*std::move(created));
+  std::unique_ptr<Entry> enter(std::string_view scope, std::string_view problem,
+                               const kernels::Config& config) override {
+    if (cache_dir_.empty()) return nullptr;
+    auto file = unused_file();
+    if (!file) {
+      complain(file.error().message);
+      return nullptr;
     }
-    if (!own_->write(text_of(scope, problem, config))) {
+    if (!file->write(text_of(scope, problem, config))) {
       complain(file_error("write to", directory_, errno).message);
     }
-  }
-
-  void leave() override {
-    if (own_) own_->write({});
+    return std::make_unique<Launch>(*this, *std::move(file));
   }
 
   std::vector<kernels::Config> crashed_configs(std::string_view scope) override {
     std::vector<kernels::Config> found;
-    visit_dead([&](const std::optional<Entry>& entry) {
+    visit_dead([&](const std::optional<Recorded>& entry) {
       if (entry && entry->scope == scope) found.push_back(entry->config);
       return entry.has_value();
     });
@@ -123,13 +119,38 @@ class FileJournal final : public LaunchJournal {
   }
 
   void forget(std::string_view scope, std::span<const kernels::Config> recorded) override {
-    visit_dead([&](const std::optional<Entry>& entry) {
+    visit_dead([&](const std::optional<Recorded>& entry) {
       return entry && (entry->scope != scope ||
                        std::ranges::find(recorded, entry->config) == recorded.end());
     });
   }
 
  private:
+  // Leaves its file, empty, to later launches.
+  class Launch final : public Entry {
+   public:
+    Launch(FileJournal& journal, OpenEntry file) : journal_(journal), file_(std::move(file)) {}
+    ~Launch() override {
+      if (!file_.write({})) return;
+      const std::scoped_lock lock(journal_.mutex_);
+      journal_.unused_.push_back(std::move(file_));
+    }
+
+   private:
+    FileJournal& journal_;
+    OpenEntry file_;
+  };
+
+  Result<OpenEntry> unused_file() {
+    const std::scoped_lock lock(mutex_);
+    while (!unused_.empty()) {
+      OpenEntry file = std::move(unused_.back());
+      unused_.pop_back();
+      if (file.owner() == ::getpid()) return file;  // in a forked child, it belongs to the parent
+    }
+    return OpenEntry::create(cache_dir_, trust_);
+  }
+
   // Visits the entries of processes that have ended; removes those for which `keep` returns false.
   template <class Keep>
   void visit_dead(Keep keep) {
@@ -169,7 +190,8 @@ class FileJournal final : public LaunchJournal {
   const std::string cache_dir_;
   const std::string directory_;  // for messages
   const Trust trust_;
-  std::optional<OpenEntry> own_;
+  std::mutex mutex_;
+  std::vector<OpenEntry> unused_;  // under mutex_
 };
 
 }  // namespace

@@ -1,16 +1,20 @@
-// A CPU device with configurable misbehaviour and configurable times for each config.
+// A CPU device with configurable misbehaviour, a clock of its own, and configurable times for each
+// config.
 #pragma once
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <string>
-#include <thread>
 
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/launch_shape.h"
 #include "kernel_templates/partial_sums.h"
+#include "runtime/base/clock.h"
 #include "runtime/device/cpu/cpu_device.h"
 
 namespace dorajit::tests {
@@ -26,14 +30,15 @@ enum class Misbehaviour {
   kWritesAfterOutput,    // the byte after the last row of the first output
   kWritesPastWorkspace,  // the byte after the workspace, if there is one
   kModifiesInput,        // the first element of the first input
-  kHangs,                // never returns
+  kHangs,                // until the process is killed, which happens at once
   kBreaksDevice,         // fails to launch; all later launches fail, too
   kCrashes,              // crashes the process
 };
 
 class FakeDevice final : public device::Device {
  public:
-  static constexpr double kOrdinaryTimeNs = 1e6;
+  static constexpr std::int64_t kOrdinaryTimeNs = 1'000'000;  // of a launch
+  static constexpr std::int64_t kWriteTimeNs = 1'000;
 
   explicit FakeDevice(int processors) : info_(cpu_.info()) {
     info_.traits.processors = processors;
@@ -51,14 +56,14 @@ class FakeDevice final : public device::Device {
     good_launches_[to_text(config)] = launches;
   }
   void set_time_ns(const kernels::Config& config, double nanoseconds) {
-    times_[to_text(config)] = nanoseconds;
+    times_[to_text(config)] = static_cast<std::int64_t>(nanoseconds);
   }
-  // Launches of a config delay the caller by this time, independent of their measured time.
-  void delay(const kernels::Config& config, std::chrono::milliseconds time) {
-    delays_[to_text(config)] = time;
+  // Only this device's work and spend() advance it. Valid as long as the device is.
+  [[nodiscard]] Clock clock() const {
+    return [this] { return Moment(std::chrono::nanoseconds(now_ns_)); };
   }
   // Advances the device's clock.
-  void spend(double nanoseconds) { elapsed_ns_ += nanoseconds; }
+  void spend(std::chrono::nanoseconds time) { now_ns_ += time.count(); }
   // From now on, device.info() describes a GPU.
   void pose_as_gpu() { info_.traits.kind = kernels::DeviceKind::kCuda; }
   // Code is also compiled for that GPU, although it cannot be loaded.
@@ -85,11 +90,8 @@ class FakeDevice final : public device::Device {
   Status launch(const device::LoadedKernel& kernel, const kernels::Config& config,
                 const kernels::LaunchArguments& arguments, device::Stream stream) override {
     const std::string key = to_text(config);
-    if (const auto found = delays_.find(key); found != delays_.end()) {
-      std::this_thread::sleep_for(found->second);
-    }
     const auto time = times_.find(key);
-    elapsed_ns_ += time == times_.end() ? kOrdinaryTimeNs : time->second;
+    now_ns_ += time == times_.end() ? kOrdinaryTimeNs : time->second;
     const auto planted = misbehaviours_.find(key);
     auto misbehaviour = planted == misbehaviours_.end() ? Misbehaviour::kNone : planted->second;
     if (const auto good = good_launches_.find(key); good != good_launches_.end()) {
@@ -99,9 +101,7 @@ class FakeDevice final : public device::Device {
     if (misbehaviour == Misbehaviour::kFailsToLaunch || is_broken_) {
       return fail(StatusCode::kDriverError, "planted launch failure");
     }
-    if (misbehaviour == Misbehaviour::kHangs) {
-      for (;;) ::pause();
-    }
+    if (misbehaviour == Misbehaviour::kHangs) ::kill(::getpid(), SIGKILL);
     if (misbehaviour == Misbehaviour::kCrashes) ::_exit(139);
     kernels::KernelArguments stretched = arguments;
     stretched.sizes[kernels::kCols] += extra_columns_;
@@ -119,6 +119,7 @@ class FakeDevice final : public device::Device {
   }
   Result<std::int64_t> free_memory() override { return std::int64_t{64} << 20; }
   Status upload(void* destination, const void* source, std::size_t bytes) override {
+    now_ns_ += kWriteTimeNs;
     return cpu_.upload(destination, source, bytes);
   }
   Status download(void* destination, const void* source, std::size_t bytes) override {
@@ -126,6 +127,7 @@ class FakeDevice final : public device::Device {
     return cpu_.download(destination, source, bytes);
   }
   Status fill(void* destination, int byte, std::size_t bytes) override {
+    now_ns_ += kWriteTimeNs;
     return cpu_.fill(destination, byte, bytes);
   }
   Status copy(void* destination, const void* source, std::size_t bytes,
@@ -138,9 +140,9 @@ class FakeDevice final : public device::Device {
 
   Result<double> time_ns(const device::Enqueue& before, const device::Enqueue& work) override {
     DORAJIT_TRY(before(nullptr));
-    elapsed_ns_ = 0;
+    const std::int64_t start = now_ns_;
     DORAJIT_TRY(work(nullptr));
-    return elapsed_ns_;
+    return static_cast<double>(now_ns_ - start);
   }
 
  private:
@@ -229,14 +231,13 @@ class FakeDevice final : public device::Device {
   device::DeviceInfo info_;
   std::map<std::string, Misbehaviour> misbehaviours_;
   std::map<std::string, int> good_launches_;
-  std::map<std::string, double> times_;
-  std::map<std::string, std::chrono::milliseconds> delays_;
+  std::map<std::string, std::int64_t> times_;
   std::size_t max_allocated_ = 0;
   int extra_columns_ = 0;
   int copies_ = 0;
   int downloads_ = 0;
   bool is_broken_ = false;
-  double elapsed_ns_ = 0;
+  std::atomic<std::int64_t> now_ns_ = 0;
 };
 
 }  // namespace dorajit::tests

@@ -1,6 +1,7 @@
-// An artifact store in memory that counts its calls.
+// An artifact store in memory.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -11,7 +12,11 @@ namespace dorajit::tests {
 
 class MemoryArtifactStore final : public ArtifactStore {
  public:
+  // Called by each find() before it looks. Set before the store is used.
+  std::function<void()> before_find = [] {};
+
   std::optional<Artifact> find(const std::string& key) override {
+    before_find();
     const std::scoped_lock lock(mutex_);
     const auto found = artifacts_.find(key);
     return found == artifacts_.end() ? std::nullopt : std::optional(found->second);

@@ -54,17 +54,16 @@ bool claims(const std::string& path) {
 }
 void leave_lock(const std::string& path) { (void)claims(path); }
 
-// A process that ends without leave().
+// A process that ends during a launch.
 void leave_entry(const std::string& path) {
-  LaunchJournal::open(path).release()->enter("scope", "problem", kConfig);
+  LaunchJournal::open(path).release()->enter("scope", "problem", kConfig).release();
 }
 bool has_casualty(const std::string& path) {
   return LaunchJournal::open(path)->crashed_configs("scope") == std::vector{kConfig};
 }
 bool work_with_journal(const std::string& path) {
   const auto journal = LaunchJournal::open(path);
-  journal->enter("another scope", "problem", kConfig);
-  journal->leave();
+  journal->enter("another scope", "problem", kConfig).reset();
   const bool is_empty = journal->crashed_configs("another scope").empty();
   journal->forget("scope", std::span(&kConfig, 1));
   return is_empty && journal->crashed_configs("scope").empty();
@@ -221,11 +220,12 @@ TEST(HostileSubfolder, EntryIsRemovedFromTheFolderInWhichItWasCreated) {
   const cache::TemporaryDirectory directory;
   const std::string path = directory.file("cache");
   auto journal = LaunchJournal::open(path);
-  journal->enter("scope", "problem", kConfig);
+  auto entry = journal->enter("scope", "problem", kConfig);
   const std::string name = fs::directory_iterator(path + "/journal")->path().filename();
   fs::rename(path, directory.file("moved"));
   fs::create_directories(path + "/journal");
   cache::write_file(path + "/journal/" + name, "of another");
+  entry.reset();
   journal.reset();
   EXPECT_EQ(cache::read_file(path + "/journal/" + name), "of another");
   EXPECT_FALSE(cache::file_exists(directory.file("moved/journal/" + name)));

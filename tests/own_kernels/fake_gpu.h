@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "dorajit/own_kernel.h"
+#include "runtime/base/clock.h"
 #include "tests/bindings/c/c_abi_fixture.h"
 #include "tests/fakes/fake_cuda/fake_cuda.h"
 #include "tests/own_kernels/descriptions.h"
+#include "tests/runtime/fake_nvrtc/fake_nvrtc.h"
 
 namespace dorajit::tests {
 
@@ -40,6 +42,10 @@ class OwnKernelTest : public bindings::CAbiTest {
  protected:
   // Loads the fakes.
   OwnKernelTest();
+
+  // As of the environment; launches and compilations spend what the fakes say of the time for
+  // tuning.
+  bindings::EngineHandle make_engine();
 
   static std::map<std::string, Behaviour>& behaviours() {
     static std::map<std::string, Behaviour> all;
@@ -71,6 +77,7 @@ class OwnKernelTest : public bindings::CAbiTest {
   }
 
   FakeCuda* fake_ = nullptr;
+  FakeNvrtc* nvrtc_ = nullptr;
 
  private:
   static int launch_swiglu(const char* entry, const driver::LaunchConfig& config,

@@ -72,28 +72,22 @@ TEST(Subprocess, ProgramThatCannotRunIsNamed) {
 }
 
 TEST(Subprocess, HangingProgramIsKilled) {
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_FALSE(run_process({"sleep", "60"}, kShort));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_FALSE(run_process({"sleep", "infinity"}, kShort));
 }
 
 TEST(Subprocess, HangingProcessIsKilledAlthoughItClosedItsOutput) {
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_FALSE(run_process({"sh", "-c", "exec >/dev/null 2>&1; sleep 60"}, kShort));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_FALSE(run_process({"sh", "-c", "exec >/dev/null 2>&1; sleep infinity"}, kShort));
 }
 
 TEST(Subprocess, ProcessThatOutlivesTheProgramAndHoldsItsOutputDoesNotDelayTheResult) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto run = run_process({"sh", "-c", "sleep 60 & echo made; exit 3"}, kLong);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  const auto run = run_process({"sh", "-c", "sleep infinity & echo made; exit 3"}, kLong);
   ASSERT_TRUE(run) << run.error().message;
   EXPECT_EQ(run->exit_code, 3);
   EXPECT_EQ(run->output, "made\n");
 }
 
 TEST(Subprocess, TimeoutKillsTheProcessesThatTheProgramStarted) {
-  const auto run = run_process({"sh", "-c", "sleep 60 & echo $!; wait"}, kShort);
+  const auto run = run_process({"sh", "-c", "sleep infinity & echo $!; wait"}, kShort);
   ASSERT_FALSE(run);
   const int grandchild = std::stoi(run.error().log);
   const auto is_running = [&] {

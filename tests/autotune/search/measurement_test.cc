@@ -21,7 +21,8 @@ TEST(Measurement, RotatesSetsAndTakesOneSamplePerRound) {
     sets.insert(set);
     return {};
   }};
-  const auto measured = measure_interleaved(device, work, {.rounds = 7, .seconds = 10, .sets = 3});
+  const auto measured =
+      measure_interleaved(device, work, {.rounds = 7, .now = device.clock(), .sets = 3});
   ASSERT_EQ(measured.size(), 1U);
   EXPECT_EQ(measured[0].samples, 7);
   EXPECT_EQ(sets, (std::set<std::int64_t>{0, 1, 2}));
@@ -36,7 +37,7 @@ TEST(Measurement, FailingCandidateDoesNotAffectTheOthers) {
                                     return {};
                                   },
                                   [](device::Stream, std::int64_t) -> Status { return {}; }};
-  const auto measured = measure_interleaved(device, work, {.rounds = 5, .seconds = 10});
+  const auto measured = measure_interleaved(device, work, {.rounds = 5, .now = device.clock()});
   EXPECT_FALSE(measured[0].status);
   EXPECT_TRUE(measured[1].status);
   EXPECT_EQ(measured[1].samples, 5);
@@ -49,7 +50,8 @@ TEST(Measurement, CacheIsFilledBeforeEachSampleOnAGpuButNotOnACpu) {
     copies_before.push_back(device.copies());
     return {};
   }};
-  const MeasurementPlan one_launch_a_sample{.rounds = 3, .seconds = 10, .sample_seconds = 0};
+  const MeasurementPlan one_launch_a_sample{
+      .rounds = 3, .now = device.clock(), .sample_seconds = 0};
   EXPECT_TRUE(measure_interleaved(device, work, one_launch_a_sample)[0].status);
   EXPECT_EQ(device.copies(), 0);
   copies_before.clear();
@@ -64,12 +66,15 @@ TEST(Measurement, LaunchesThatSettleTheCacheAreNotTimed) {
   int launches = 0;
   const std::vector<Work> work = {[&](device::Stream, std::int64_t) -> Status {
     ++launches;
-    device.spend(1000);
+    device.spend(std::chrono::nanoseconds(1000));
     return {};
   }};
-  const auto measured = measure_interleaved(
-      device, work,
-      {.rounds = 4, .seconds = 10, .sample_seconds = 5e-6, .sets = 100, .settling_launches = 7});
+  const auto measured = measure_interleaved(device, work,
+                                            {.rounds = 4,
+                                             .now = device.clock(),
+                                             .sample_seconds = 5e-6,
+                                             .sets = 100,
+                                             .settling_launches = 7});
   EXPECT_EQ(launches, 2 * (7 + 1) + (7 + 5) + 4 * (7 + 5));
   EXPECT_EQ(measured[0].median_ns, 1000);
 }
@@ -115,13 +120,9 @@ TEST(Verifier, WriteIntoThePaddingBetweenRowsIsDetected) {
 class CountingWatch final : public cache::LaunchJournal {
  public:
   explicit CountingWatch(const tests::FakeDevice& device) : device_(device) {}
-  void enter(std::string_view, std::string_view, const kernels::Config&) override {
-    ++begun_;
-    before_ = device_.downloads();
-  }
-  void leave() override {
-    ++ended_;
-    downloads_ += device_.downloads() - before_;
+  std::unique_ptr<Entry> enter(std::string_view, std::string_view,
+                               const kernels::Config&) override {
+    return std::make_unique<CountingEntry>(*this);
   }
   std::vector<kernels::Config> crashed_configs(std::string_view) override { return {}; }
   void forget(std::string_view, std::span<const kernels::Config>) override {}
@@ -130,10 +131,25 @@ class CountingWatch final : public cache::LaunchJournal {
   [[nodiscard]] int downloads() const { return downloads_; }
 
  private:
+  class CountingEntry final : public Entry {
+   public:
+    explicit CountingEntry(CountingWatch& watch)
+        : watch_(watch), before_(watch.device_.downloads()) {
+      ++watch.begun_;
+    }
+    ~CountingEntry() override {
+      ++watch_.ended_;
+      watch_.downloads_ += watch_.device_.downloads() - before_;
+    }
+
+   private:
+    CountingWatch& watch_;
+    const int before_;
+  };
+
   const tests::FakeDevice& device_;
   int begun_ = 0;
   int ended_ = 0;
-  int before_ = 0;
   int downloads_ = 0;
 };
 

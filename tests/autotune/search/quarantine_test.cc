@@ -80,7 +80,7 @@ TEST_F(Quarantine, QuarantinedConfigsAreNotLaunchedExceptTheDefault) {
   launch::KernelCache kernels(Settings{}, &artifacts, statistics);
   device_.set_time_ns(space()[3], 0.1e6);
   device_.plant(space()[3], tests::Misbehaviour::kCrashes);
-  TuningSession session(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  TuningSession session(problem_, device_.info(), kernels::SpaceKind::kSlim, device_.clock());
   session.quarantined = {space()[3], space().front()};
   const auto result = tune_problem(session, device_, kernels, {.seconds = 5}, statistics);
   ASSERT_TRUE(result) << result.error().message;

@@ -154,9 +154,8 @@ TEST_F(SumVerification, TuningQuarantinesAConfigWhoseSecondStageIsWrong) {
   ASSERT_GT(space.size(), 1U);
   device_.set_time_ns(space[1], 0.1e6);
   device_.plant(space[1], Misbehaviour::kWrongSecondStage);
-  const auto result =
-      tune_problem(TuningSession(problem, device_.info(), kernels::SpaceKind::kSlim), device_,
-                   compiled_, {.seconds = 5}, statistics_);
+  const TuningSession session(problem, device_.info(), kernels::SpaceKind::kSlim, device_.clock());
+  const auto result = tune_problem(session, device_, compiled_, {.seconds = 5}, statistics_);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->winner, space.front());
   const auto trial = std::ranges::find(result->trials, space[1], &TrialResult::config);

@@ -1,19 +1,15 @@
 // Configs that crash or hang their process.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "autotune/search/problem_tuner.h"
 #include "autotune/search/quarantine.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "cache/records/launch_journal.h"
+#include "tests/fakes/child_process.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 #include "tests/variants.h"
@@ -41,34 +37,18 @@ class CrashingConfigTest : public testing::Test {
   }
 
   std::expected<TuneResult, TuneFailure> tune(LaunchJournal* journal) {
-    return tune_problem(TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim), device_,
-                        kernels_, {.seconds = 5, .journal = journal}, statistics_);
+    const TuningSession session(problem_, device_.info(), kernels::SpaceKind::kSlim,
+                                device_.clock());
+    return tune_problem(session, device_, kernels_, {.seconds = 5, .journal = journal},
+                        statistics_);
   }
 
-  // Runs `work` in a child process.
-  template <class Work>
-  static pid_t fork_child(Work work) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      work();
-      ::_exit(0);
-    }
-    return child;
-  }
-
-  static void wait_for(pid_t child) { ::waitpid(child, nullptr, 0); }
-
-  // Waits until a process has been in the launch of one config for a second.
-  void wait_for_hang() const {
-    using std::filesystem::file_time_type;
-    for (;;) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      std::error_code error;
-      for (const auto& file : std::filesystem::directory_iterator(directory_ + "/journal", error)) {
-        const auto age = file_time_type::clock::now() - file.last_write_time(error);
-        if (file.file_size(error) > 0 && age > std::chrono::seconds(1)) return;
-      }
-    }
+  // Tunes in a process that one of the configs ends.
+  void tune_in_child() {
+    cache::run_in_child([&] {
+      (void)tune(LaunchJournal::open(directory_).release());
+      return 0;
+    });
   }
 
   void expect_left_out(const TuneResult& result, const kernels::Config& config) const {
@@ -98,7 +78,7 @@ TEST_F(CrashingConfigTest, WithoutACacheFolderTuningSucceeds) {
 TEST_F(CrashingConfigTest, CrashingConfigIsSkippedByTheNextProcess) {
   device_.set_time_ns(space()[3], 0.1e6);
   device_.plant(space()[3], Misbehaviour::kCrashes);
-  wait_for(fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); }));
+  tune_in_child();
   const auto journal = LaunchJournal::open(directory_);
   const auto result = tune(journal.get());
   ASSERT_TRUE(result) << result.error().message;
@@ -108,10 +88,7 @@ TEST_F(CrashingConfigTest, CrashingConfigIsSkippedByTheNextProcess) {
 TEST_F(CrashingConfigTest, HangingConfigIsSkippedByTheNextProcess) {
   device_.set_time_ns(space()[2], 0.1e6);
   device_.plant(space()[2], Misbehaviour::kHangs);
-  const pid_t child = fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); });
-  wait_for_hang();
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
-  wait_for(child);
+  tune_in_child();
   const auto journal = LaunchJournal::open(directory_);
   const auto result = tune(journal.get());
   ASSERT_TRUE(result) << result.error().message;
@@ -125,10 +102,13 @@ TEST_F(CrashingConfigTest, NextProcessRecordsTheConfigAndRemovesItsJournalEntry)
   settings.tuning_dir = directory_;
   device_.plant(space()[2], Misbehaviour::kCrashes);
   const auto find = [&](const launch::Problem& problem, std::shared_ptr<cache::TuningStore> store) {
-    return TuningConfigSource(settings, std::move(store), statistics_)
+    return TuningConfigSource(settings, std::move(store), statistics_, nullptr, device_.clock())
         .find(problem, device_, kernels_);
   };
-  wait_for(fork_child([&] { find(problem_, cache::TuningStore::open("")); }));
+  cache::run_in_child([&] {
+    find(problem_, cache::TuningStore::open(""));
+    return 0;
+  });
   const std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open("");
   EXPECT_EQ(find(problem_, store).origin, launch::ConfigOrigin::kTuned);
   EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs(scope()).empty());
@@ -143,7 +123,7 @@ TEST_F(CrashingConfigTest, NextProcessRecordsTheConfigAndRemovesItsJournalEntry)
 // A config that works on the operands of verification may hang on the operands of timing.
 TEST_F(CrashingConfigTest, FirstLaunchOnTimedOperandsIsEnteredInTheJournal) {
   device_.plant_after(space()[1], Misbehaviour::kCrashes, 3);
-  wait_for(fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); }));
+  tune_in_child();
   EXPECT_EQ(LaunchJournal::open(directory_)->crashed_configs(scope()), std::vector{space()[1]});
 }
 

@@ -19,7 +19,9 @@ class TuningConfigSourceTest : public testing::Test {
  protected:
   TuningConfigSourceTest() { settings_.tune_seconds = 0.5; }
 
-  TuningConfigSource make_source() { return {settings_, store_, statistics_}; }
+  TuningConfigSource make_source() {
+    return {settings_, store_, statistics_, nullptr, device_.clock()};
+  }
 
   std::vector<kernels::Config> space() const {
     return kernels::config_space(problem_.variant, device_.info().traits, 1,

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <format>
-#include <fstream>
 #include <set>
 #include <utility>
 
@@ -36,11 +35,13 @@ class WinnerGateTest : public testing::Test {
 
   launch::ConfigAnswer find() { return find(kernels_); }
   launch::ConfigAnswer find(launch::KernelCache& kernels) {
-    return TuningConfigSource(settings_, store_, statistics_).find(problem_, device_, kernels);
+    return make_source().find(problem_, device_, kernels);
   }
 
-  std::vector<LookupResult> explain() {
-    return TuningConfigSource(settings_, store_, statistics_).explain(problem_, device_.info());
+  std::vector<LookupResult> explain() { return make_source().explain(problem_, device_.info()); }
+
+  TuningConfigSource make_source() {
+    return {settings_, store_, statistics_, nullptr, device_.clock()};
   }
 
   // Adds a shipped database with that winner.
@@ -190,6 +191,14 @@ TEST_F(WinnerGateTest, WinnerWithWrongBitsIsQuarantined) {
   EXPECT_EQ(find().origin, ConfigOrigin::kTuned);
 }
 
+TEST_F(WinnerGateTest, DatabaseIsNotReadAgainWhenAWinnerIsRejected) {
+  device_.plant(config_, Misbehaviour::kWrongBits);
+  // By another process, while the shipped winner is verified.
+  artifacts_.before_find = [&] { store_->record({}, winner(problem_, space_[2])); };
+  EXPECT_NE(find().origin, ConfigOrigin::kUserDatabase);
+  EXPECT_EQ(find().origin, ConfigOrigin::kUserDatabase) << "by the next lookup";
+}
+
 TEST_F(WinnerGateTest, ShippedNeighbourIsVerifiedForTheProblem) {
   device_.plant(config_, Misbehaviour::kWritesAfterOutput);
   problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
@@ -246,12 +255,9 @@ TEST_F(WinnerGateTest, AllWinnersShareOneTimeBudget) {
 }
 
 TEST_F(WinnerGateTest, WinnerThatTakesLongerToCompileThanTheBudgetIsVerified) {
-  const std::string compiler = directory_.file("slow_compiler");
-  std::ofstream(compiler) << "#!/bin/sh\nsleep 1\nexec c++ \"$@\"\n";
-  std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
-  Settings with_slow_compiler;
-  with_slow_compiler.host_compiler = compiler;
-  launch::KernelCache kernels(with_slow_compiler, nullptr, statistics_);
+  tests::MemoryArtifactStore slow;
+  slow.before_find = [&] { device_.spend(std::chrono::seconds(1)); };
+  launch::KernelCache kernels(Settings{}, &slow, statistics_);
   EXPECT_EQ(find(kernels).config, config_);
   EXPECT_GE(statistics_.compilations, 1);
   EXPECT_EQ(downloads_of_find(kernels), 0) << "it is verified only once";
@@ -262,10 +268,10 @@ TEST_F(WinnerGateTest, VerifyingAndTuningShareOneTimeBudget) {
   settings_.tune_seconds = 1;
   device_.set_driver("a newer one");  // so the winner is stale and is used only until it is tuned
   ASSERT_TRUE(kernels_.get(device_, problem_.variant, config_));
-  device_.delay(config_, std::chrono::milliseconds(500));
+  device_.set_time_ns(config_, 500e6);
   EXPECT_EQ(find().origin, ConfigOrigin::kShippedDatabase);
   EXPECT_EQ(statistics_.tuned_problems, 0) << "verifying took all of the time";
-  device_.delay(config_, {});
+  device_.set_time_ns(config_, 0.5e6);
   EXPECT_EQ(find().origin, ConfigOrigin::kTuned) << "by a process that does not need to verify";
 }
 
@@ -277,8 +283,7 @@ TEST_F(WinnerGateTest, WinnerThatDoesNotCompileIsNotUsed) {
   Settings without_nvrtc;
   without_nvrtc.nvrtc_path = "/nowhere";
   launch::KernelCache kernels(without_nvrtc, nullptr, statistics_);
-  TuningConfigSource source(settings_, store_, statistics_);
-  EXPECT_EQ(source.find(problem_, device_, kernels).origin, ConfigOrigin::kDefault);
+  EXPECT_EQ(find(kernels).origin, ConfigOrigin::kDefault);
 }
 
 }  // namespace

@@ -41,16 +41,16 @@ TEST_F(LaunchJournalTest, FinishedLaunchIsNotACrash) {
   const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
   wait_for(fork_child([&] {
     auto* journal = LaunchJournal::open(directory_).release();  // leaked: no destructor runs
-    journal->enter("scope", "problem", config);
-    journal->leave();
+    journal->enter("scope", "problem", config).reset();
   }));
   EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs("scope").empty());
 }
 
 TEST_F(LaunchJournalTest, EntryOfADeadProcessIsACrashUntilItIsForgotten) {
   const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
-  wait_for(fork_child(
-      [&] { LaunchJournal::open(directory_).release()->enter("scope", "problem", config); }));
+  wait_for(fork_child([&] {
+    LaunchJournal::open(directory_).release()->enter("scope", "problem", config).release();
+  }));
   const auto journal = LaunchJournal::open(directory_);
   EXPECT_EQ(journal->crashed_configs("scope"), std::vector{config});
   EXPECT_TRUE(journal->crashed_configs("another scope").empty());
@@ -63,12 +63,31 @@ TEST_F(LaunchJournalTest, EntryOfADeadProcessIsACrashUntilItIsForgotten) {
 
 TEST_F(LaunchJournalTest, EntryOfARunningProcessIsNotACrash) {
   const auto other = LaunchJournal::open(directory_);
-  other->enter("scope", "problem", {});
+  const auto entry = other->enter("scope", "problem", {});
   const auto journal = LaunchJournal::open(directory_);
   EXPECT_TRUE(journal->crashed_configs("scope").empty());
   journal->forget("scope", std::vector<kernels::Config>(1));
   EXPECT_FALSE(std::filesystem::is_empty(directory_ + "/journal"));
-  other->leave();
+}
+
+// One object serves the threads that verify winners and the one that tunes.
+TEST_F(LaunchJournalTest, LaunchThatEndsLeavesOnlyItsOwnEntry) {
+  const kernels::Config ended{{kernels::kColumnsOfProgram, 7}};
+  const kernels::Config running{{kernels::kColumnsOfProgram, 8}};
+  wait_for(fork_child([&] {
+    auto* journal = LaunchJournal::open(directory_).release();
+    auto first = journal->enter("scope", "problem", ended);
+    journal->enter("scope", "problem", running).release();
+    first.reset();
+  }));
+  EXPECT_EQ(LaunchJournal::open(directory_)->crashed_configs("scope"), std::vector{running});
+}
+
+TEST_F(LaunchJournalTest, FileOfAFinishedLaunchServesTheNextOne) {
+  const auto journal = LaunchJournal::open(directory_);
+  for (int i = 0; i < 3; ++i) journal->enter("scope", "problem", {}).reset();
+  const std::filesystem::directory_iterator files(directory_ + "/journal");
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1);
 }
 
 TEST_F(LaunchJournalTest, IncompleteEntryIsIgnoredAndRemoved) {

@@ -1,6 +1,8 @@
-// A fake NVRTC with controlled compile times. Compiling for sm_75 never ends; for sm_80 it takes
-// half a second; all others end at once. It refuses to compile with its cache. Some options
+// A fake NVRTC with controlled compile times. Compiling for sm_75 never ends; for sm_80 it ends
+// when a test says so; all others end at once. It refuses to compile with its cache. Some options
 // misbehave, those with an expression only for that one.
+#include "tests/runtime/fake_nvrtc/fake_nvrtc.h"
+
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -9,12 +11,13 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
 namespace {
+
+dorajit::tests::FakeNvrtc of_process;
 
 constexpr char kCode[] =
     "\x7f"
@@ -34,6 +37,8 @@ int put(const char* text, std::size_t size, char* to) {
 
 // NOLINTBEGIN(readability-identifier-naming): the names are those of NVRTC
 extern "C" {
+
+dorajit::tests::FakeNvrtc* dorajit_fake_nvrtc() { return &of_process; }
 
 int nvrtcVersion(int* major, int* minor) {
   *major = 13;
@@ -74,13 +79,8 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
   if (std::none_of(options, options + count, is_no_cache)) return 6;
   for (int i = 0; i < count; ++i) {
     const std::string_view option = options[i];
-    if (option == "--gpu-architecture=sm_80" || option == "-DCOMPILES_IN_500_MS") {
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    }
-    if (option == "-DCOMPILES_ALONE_IN_20_MS") {
-      static std::mutex alone;
-      const std::scoped_lock lock(alone);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (option == "--gpu-architecture=sm_80" && of_process.is_held) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     const std::string& expression = static_cast<const Program*>(program)->expression;
     if (option == "-DCRASHES=" + expression) std::raise(SIGSEGV);
@@ -95,6 +95,7 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
       if (!spins) break;
     }
   }
+  of_process.spent_ns += of_process.compilation_ns;
   return 0;
 }
 int nvrtcGetProgramLogSize(void*, std::size_t* size) {
