@@ -18,6 +18,7 @@
 #include "cache/records/pinned_configs.h"
 #include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
@@ -25,6 +26,8 @@ namespace dorajit::cache {
 struct TuningStoreOptions {
   // How long one write may wait for other processes before the results stay in memory.
   std::chrono::milliseconds busy_wait{5000};
+  // For how long a database is left alone that was not released in time.
+  Clock now = std::chrono::steady_clock::now;
   // Read-only databases, such as those of an installation, in search order. A database that cannot
   // be used is skipped with a warning.
   std::vector<std::string> overlays{};

@@ -148,7 +148,7 @@ void TuningStore::State::append_remembered(const std::function<bool(const Trial&
 
 bool TuningStore::State::is_resting(Access access) {
   const std::scoped_lock lock(mutex);
-  return steady_clock::now() < resting_until_[std::to_underlying(access)];
+  return options_.now() < resting_until_[std::to_underlying(access)];
 }
 
 void TuningStore::State::note_unavailable(Access access, const Unavailable& why) {
@@ -166,7 +166,7 @@ void TuningStore::State::note_unavailable(Access access, const Unavailable& why)
     }
     if (why.busy) {
       resting_until_[std::to_underlying(access)] =
-          steady_clock::now() + kRestingFactor * wait_of(access);
+          options_.now() + kRestingFactor * wait_of(access);
     }
   }
   if (is_missed_read) {

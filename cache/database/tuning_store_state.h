@@ -98,7 +98,7 @@ class TuningStore::State {
 
   const std::string cache_dir_;
   const TuningStoreOptions options_;
-  std::array<Deadline, 3> resting_until_{};  // by Access: one may be blocked while another works
+  std::array<Moment, 3> resting_until_{};  // by Access: one may be blocked while another works
 };
 
 }  // namespace dorajit::cache

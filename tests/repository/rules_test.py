@@ -133,6 +133,10 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(self.violations(file_rule, {"cache/long.cc": "\n" * 400}), [])
         self.assert_rejects(file_rule, "cache/long.cc", "\n" * 401)
 
+    def test_expectation_about_the_time_that_passes_is_rejected(self):
+        self.assert_rejects(file_rule, "tests/cache/bad_test.cc",
+                            "EXPECT_LT(\n    std::chrono::steady_clock::now() - start, seconds(1));\n")
+
     def test_unfinished_mark_is_rejected(self):
         for mark in ("TO" + "DO", "FIX" + "ME"):
             self.assert_rejects(file_rule, "cache/bad.cc", f"\n// {mark}: later\n")

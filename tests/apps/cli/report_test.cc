@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <format>
 #include <fstream>
@@ -117,12 +116,9 @@ TEST_F(CliReport, ShippedDataFitOneSmallPage) {
   const Keys keys = keys_in(kH200);
   const auto problems = static_cast<std::ptrdiff_t>(keys.problems.size());
   ASSERT_GT(problems, 1000);
-  const auto start = std::chrono::steady_clock::now();
   const CliResult result = sandbox_.run({"report", "--html", page_path(), "--from", kH200});
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr(std::format("{} problems on 1 device", problems)));
-  EXPECT_LT(spent.count(), 20) << "with sanitizers, on a machine that is busy";
   const std::string page = read_file(page_path());
   EXPECT_LT(page.size(), 3 << 20);
   EXPECT_EQ(count(page, "<td class=\"gain\""), problems);

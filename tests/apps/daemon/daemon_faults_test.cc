@@ -20,7 +20,6 @@ namespace dorajit::tests {
 namespace {
 
 using namespace autotune::protocol;  // NOLINT(google-build-using-namespace): what this is about
-using std::chrono::steady_clock;
 using testing::HasSubstr;
 
 constexpr std::int64_t kBadCols = 666;
@@ -276,12 +275,10 @@ TEST(DaemonFaultsProcess, TenThousandRequestsWaitAndTheNextIsRefused) {
   const ScriptedDaemon daemon("*) exec sleep 30 ;;");
   PlainClient client(daemon);
   const std::int64_t before = autotune::resident_bytes(daemon.pid());
-  const auto start = steady_clock::now();
   for (int i = 1; i <= 10'000; ++i) client.send(cpu_request(i));
   client.send(cpu_request(10'001));
   EXPECT_EQ(client.expect<Failed>().reason, "the queue is full");
   EXPECT_EQ(client.status()["jobs_waiting"], 9'999);
-  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_LT(autotune::resident_bytes(daemon.pid()) - before, 256 << 20);
   // What is large goes first, whenever it came.
   client.send(

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include "cache/database/tuning_store.h"
 #include "tests/cache/database/raw_database.h"
@@ -43,7 +42,9 @@ TEST(UnreadableDatabase, LockedDatabaseIsReportedUntilARead) {
   TuningStore::open(directory.path())->record(sample_trials(1, 2), sample_winner(1));
   std::optional<RawDatabase> other(directory.file("tuning.db"));
   ASSERT_TRUE(other->run("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE"));
-  const auto store = TuningStore::open(directory.path(), {.busy_wait = milliseconds(20)});
+  Moment now{};
+  const auto store = TuningStore::open(directory.path(),
+                                       {.busy_wait = milliseconds(20), .now = [&] { return now; }});
   EXPECT_TRUE(store->trials().empty());
   const Status status = store->readable();
   ASSERT_FALSE(status);
@@ -53,7 +54,7 @@ TEST(UnreadableDatabase, LockedDatabaseIsReportedUntilARead) {
   EXPECT_THAT(status.error().message, HasSubstr("try again when other processes have released it"));
 
   other.reset();
-  std::this_thread::sleep_for(milliseconds(250));  // ten waits
+  now += 10 * milliseconds(20);  // it is left alone for ten waits
   EXPECT_EQ(store->trials().size(), 2U);
   EXPECT_TRUE(store->readable());
 }
