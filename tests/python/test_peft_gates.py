@@ -48,7 +48,9 @@ def test_method_with_unknown_signature_is_not_replaced(monkeypatch, device, laye
 
 METHODS = ("Linear.forward", "DoraLinearLayer.forward", "_DoraConvNdLayer.forward", "DoraLinearVariant.forward",
            "_DoraConvNdVariant.forward", "DoraEmbeddingVariant.forward", "DoraLinearLayer.update_layer",
-           "DoraLinearLayer.get_weight_norm", "_DoraConvNdLayer.get_weight_norm", "BaseTuner._cast_adapter_dtype")
+           "DoraLinearLayer.get_weight_norm", "_DoraConvNdLayer.get_weight_norm", "BaseTuner._cast_adapter_dtype",
+           *(f"{variant}.{name}" for variant in ("DoraLinearVariant", "DoraEmbeddingVariant", "_DoraConvNdVariant")
+             for name in ("merge_safe", "merge_unsafe", "unmerge")))
 
 
 OF_QUANTIZED = {"Linear4bit.forward", "HqqLoraLinear.forward"}  # where PEFT has loaded their modules

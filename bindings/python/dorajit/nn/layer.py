@@ -64,6 +64,7 @@ class DoRALayer(nn.Module):
     def _init_magnitude(self):
         """Sets the magnitude to the row norms, so that the gain is exactly 1 while B A is 0; float32 or float64."""
         norms = self.weight_norm()
+        norms = gain.magnitude_of(norms, norms.dtype)
         self.lora_magnitude_vector = nn.Parameter(norms.reshape(self._magnitude_shape(norms.numel())))
 
     def _magnitude_shape(self, rows):

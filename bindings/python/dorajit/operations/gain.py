@@ -12,6 +12,11 @@ def eps(dtype):
     return 1e-6 if dtype in HALVES else 1e-12
 
 
+def magnitude_of(norm, dtype):
+    """A magnitude of this type that has a gain of exactly 1 for these norms."""
+    return divisor(norm, dtype).to(dtype)
+
+
 def divisor(norm, dtype):
     """The divisor of a magnitude of this type: max(norm, eps) with the norm rounded to that type, in float32 for
     16-bit types."""

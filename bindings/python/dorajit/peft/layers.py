@@ -18,8 +18,6 @@ from dorajit.operations import eligibility, gain
 from dorajit.peft import declined
 from dorajit.distributed import frameworks, gather
 
-_ROWS_AT_ONCE = 1024
-
 
 def _forward_of(kind):
     """The replacement of the forward of a layer over base layers of this class. For a dropped-out input PEFT passes no
@@ -119,37 +117,6 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)
     return tiers.total(lora, result, factor, scaling)
-
-
-def weight_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
-    """get_weight_norm, which merging calls: summed in float32, rounded to the magnitude's type."""
-    if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
-        known = {} if adapter_name is None else {"adapter_name": adapter_name}
-        return original(self, weight, lora_weight, scaling, **known)
-    rows = rows_of(weight, self)
-    norms = _dense_norm(rows, lora_weight.reshape(rows.shape), scaling)
-    # The divisor of the magnitude as in forward, so that merging uses the same.
-    return as_magnitude(norms.to(self.weight.dtype).clamp_min(gain.eps(self.weight.dtype)), weight)
-
-
-def rows_of(weight, layer):
-    """The weight of a DoRA layer's base layer as a matrix with one row per element of the magnitude."""
-    return transpose(weight, layer.fan_in_fan_out) if weight.dim() == 2 else weight.flatten(1)
-
-
-def as_magnitude(norms, weight):
-    """Norms of a weight's rows in the shape of the magnitude."""
-    return norms if weight.dim() == 2 else norms.view(1, -1, *(1,) * (weight.dim() - 2))
-
-
-def _dense_norm(weight, lora_weight, scaling):
-    wide = torch.promote_types(torch.float32, torch.promote_types(weight.dtype, lora_weight.dtype))
-    norms = torch.empty(weight.shape[0], dtype=wide, device=weight.device)
-    for start in range(0, weight.shape[0], _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        dense = weight[rows].to(wide) + scaling * lora_weight[rows].to(wide)
-        norms[rows] = torch.linalg.vector_norm(dense, dim=1)
-    return norms
 
 
 def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):

@@ -8,7 +8,8 @@ from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
 from dorajit.norms import norm
-from dorajit.peft import layers, patch
+from dorajit.operations import gain
+from dorajit.peft import layers, merging, patch
 from dorajit.distributed import frameworks, gather
 
 
@@ -27,7 +28,7 @@ def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_o
     norms, dtype = found
     if place_on_cpu:
         norms = norms.to("cpu")
-    rounded = norms.to(torch.promote_types(dtype, lora_A.dtype))
+    rounded = gain.magnitude_of(norms, torch.promote_types(dtype, lora_A.dtype))
     self.weight = torch.nn.Parameter(rounded, requires_grad=True)
     if rounded.dtype != norms.dtype:
         self._dorajit_norms = norms
@@ -51,7 +52,7 @@ def _norms(layer, base_layer, lora_A, lora_B, scaling):
         if weight.dim() == 2:
             weight = transpose(weight, layer.fan_in_fan_out)
         norms = norm.weight_norm(weight.to(lora_A.device), lora_A, lora_B, scaling)
-    return layers.as_magnitude(norms, weight), weight.dtype
+    return merging.as_magnitude(norms, weight), weight.dtype
 
 
 def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True):
@@ -60,8 +61,8 @@ def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True
     for layer in (one for one in self.model.modules() if "_dorajit_norms" in vars(one)):
         norms, rounded = vars(layer).pop("_dorajit_norms"), layer.weight.detach()
         # Skip a magnitude that was trained or loaded since.
-        if not rounded.is_meta and torch.equal(rounded.to(norms.device), norms.to(rounded.dtype)):
-            fresh.append((layer, norms))
+        if not rounded.is_meta and torch.equal(rounded.to(norms.device), gain.magnitude_of(norms, rounded.dtype)):
+            fresh.append((layer, gain.magnitude_of(norms, norms.dtype)))
     original(self, adapter_name, autocast_adapter_dtype)
     for layer, norms in fresh:
         if layer.weight.dtype == norms.dtype:
@@ -90,9 +91,10 @@ def refine(model):
             if layer.weight.device != weight.device or a.device != weight.device:
                 continue
             norms = norm.weight_norm(weight, a, b, 0.0)
-            norms = norms.reshape(layer.weight.shape)
+            norms = gain.magnitude_of(norms.reshape(layer.weight.shape), layer.weight.dtype)
             step = max(1e-6, *(torch.finfo(one.dtype).eps for one in (weight, layer.weight)))
-            if ((layer.weight - norms).abs() <= step * norms).all():
+            # PEFT's magnitude of a row of zeros is 0.
+            if ((layer.weight - norms).abs() <= step * norms + gain.eps(norms.dtype)).all():
                 layer.weight.copy_(norms)
 
 

@@ -130,7 +130,7 @@ def _targets(peft):
         from peft.tuners.lora import dora, variants
         from peft.tuners.lora.layer import Linear
         from peft.tuners.tuners_utils import BaseTuner
-        from dorajit.peft import layers, linear, magnitudes
+        from dorajit.peft import layers, linear, magnitudes, merging
         wanted = {
             (Linear, "forward"): linear.forward,
             (dora.DoraLinearLayer, "forward"): layers.linear_forward,
@@ -139,11 +139,14 @@ def _targets(peft):
             (variants._DoraConvNdVariant, "forward"): layers.conv_variant_forward,
             (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
             (dora.DoraLinearLayer, "update_layer"): magnitudes.update_layer,
-            (dora.DoraLinearLayer, "get_weight_norm"): layers.weight_norm,
-            (dora._DoraConvNdLayer, "get_weight_norm"): layers.weight_norm,
+            (dora.DoraLinearLayer, "get_weight_norm"): merging.weight_norm,
+            (dora._DoraConvNdLayer, "get_weight_norm"): merging.weight_norm,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
             **{(kind, "forward"): linear.forward for kind in linear.quantized_classes()},
         }
+        for variant in (variants.DoraLinearVariant, variants.DoraEmbeddingVariant, variants._DoraConvNdVariant):
+            wanted |= {(variant, "merge_safe"): merging.merge, (variant, "merge_unsafe"): merging.merge,
+                       (variant, "unmerge"): merging.unmerge}
     except (ImportError, AttributeError) as error:
         return {}, {"peft": f"its modules are not those of a supported version ({error})"}
     targets, refused = {}, {}
