@@ -2,8 +2,22 @@
 
 import torch
 
+
+def replaced_by(owner, name):
+    """Where the code of a method comes from, as text, if not from the module of its class; None for the original. What
+    functools.wraps copies, such as `__module__`, does not tell."""
+    method = vars(owner).get(name)
+    function = getattr(method, "__func__", method)
+    if not hasattr(function, "__globals__"):
+        return f"a {type(function).__name__}"
+    module, file = function.__globals__.get("__name__"), function.__code__.co_filename
+    # Code may also be compiled from a string with the namespace of a module. Folders differ in frozen programs.
+    is_original = module == owner.__module__ and file.endswith(f"{module.rpartition('.')[2]}.py")
+    return None if is_original else f"{module} ({file})"
+
+
 _Linear = torch.nn.Linear
-_forward = _Linear.forward
+_forward = None if replaced_by(_Linear, "forward") else _Linear.forward  # None is the forward of no class
 _PLAIN = (torch.nn.Parameter, torch.Tensor)
 has_global_hook = torch.nn.modules.module._has_any_global_hook
 

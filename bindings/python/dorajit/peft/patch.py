@@ -9,10 +9,11 @@ from typing import Optional
 import torch
 
 from dorajit import fork_lock
+from dorajit.layers import plain_linear
 from dorajit.peft import declined, generation
 
 _lock = fork_lock.make()
-_originals = {}  # (class, method name) -> PEFT's method
+_originals = {}  # (class, method name) -> (PEFT's method, the installed one)
 _patches = []    # the active ones
 _everywhere = 0  # the number of active patches of all layers; read in each call
 _MARK = "_dorajit_patches"
@@ -52,9 +53,10 @@ class Patch:
                     vars(module).pop(_MARK, None)
             _patches.remove(self)
             if not _patches:
-                for (owner, name), static in _originals.items():
-                    setattr(owner, name, static)
-                _originals.clear()
+                for (owner, name), (static, installed) in list(_originals.items()):
+                    if vars(owner).get(name) is installed:  # a later replacement stays, and may call the installed one
+                        setattr(owner, name, static)
+                        del _originals[owner, name]
 
     def __enter__(self) -> "Patch":
         return self
@@ -181,9 +183,8 @@ def _refusal(owner, name, replacement):
     known = list(inspect.signature(replacement).parameters)[1:]  # without `original`
     if found != known and [*found, "adapter_name"] != known:
         return f"{label} has unknown parameters: {', '.join(found)}"
-    if not function.__module__.startswith("peft."):
-        return f"{label} was replaced by {function.__module__}"
-    return None
+    where = plain_linear.replaced_by(owner, name)
+    return where and f"{label} was replaced by {where}"
 
 
 def _install(owner, name, replacement):
@@ -201,8 +202,9 @@ def _install(owner, name, replacement):
 
     # Detects a wrapper around the method: a wrapper that copies attributes is not the object stored here.
     method.as_installed = method
-    _originals[owner, name] = static
-    setattr(owner, name, staticmethod(method) if is_static else method)
+    installed = staticmethod(method) if is_static else method
+    _originals[owner, name] = static, installed
+    setattr(owner, name, installed)
 
 
 def _is_patched(subject):
