@@ -1,6 +1,7 @@
 """Row norms by the kernel weight_norm: the rules for when it is used, and its calls."""
 
 import functools
+import math
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,8 @@ from dorajit.operations.table import operations
 _weight_norm = operations["weight_norm"]
 _launch = _weight_norm.launch
 _ALIGNED = 64
+_SPAN = 256  # columns, of which the kernel adds the squares along one tree (docs/numerics.md)
+_CACHED_BYTES = 1 << 20
 _TYPES = HALVES | {torch.float32, torch.float64}
 # Element type of a magnitude -> element type of its gain.
 _GAINS = {one: torch.float32 if one in HALVES else one for one in _TYPES}
@@ -27,6 +30,7 @@ class Served(NamedTuple):
         device: the device type.
         weight, factors: the element types.
         most_rank: the highest rank.
+        most_elements: the largest weight, if its rows are contiguous.
         is_of_one_type: whether the weight and its factors must have the same type.
         capability: the lowest compute capability of a CUDA device.
         before: an exclusive upper bound of the compute capability.
@@ -36,6 +40,7 @@ class Served(NamedTuple):
     weight: frozenset
     factors: frozenset
     most_rank: int
+    most_elements: float = math.inf
     is_of_one_type: bool = False
     capability: tuple[int, int] = (0, 0)
     before: tuple[int, int] = (1000, 0)
@@ -49,6 +54,7 @@ SERVED = (
     Served("cuda", HALVES | {torch.float32}, {torch.float32}, 384, capability=(9, 0), before=(10, 0)),
     Served("cuda", _TYPES, _TYPES, 16, capability=(8, 0)),
     Served("cpu", _TYPES, _TYPES, 16),
+    Served("cpu", _TYPES, _TYPES, 64, most_elements=1 << 18),
 )
 
 
@@ -59,18 +65,19 @@ def serves(matrix, a, b, dtype):
     for one in (matrix, a, b):
         if type(one) not in PLAIN or is_freed(one):
             return False
-    return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], _has_rows(matrix))
+    elements = matrix.numel() if _has_rows(matrix) else 0  # for others the factored form is slower at any size
+    return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], elements)
 
 
 @functools.lru_cache(maxsize=1024)
-def _serves_types(device, matrix, a, b, dtype, rank, has_rows):
+def _serves_types(device, matrix, a, b, dtype, rank, elements):
     if len({one is torch.float64 for one in (matrix, a, b, dtype)}) > 1:
         return False
-    return any(device.type == rule.device and rank <= rule.most_rank
+    return any(device.type == rule.device and rank <= rule.most_rank and elements <= rule.most_elements
                and matrix in rule.weight and a in rule.factors and b in rule.factors
                and not (rule.is_of_one_type and not matrix == a == b)
-               and (rule.capability <= torch.cuda.get_device_capability(device) < rule.before
-                    if device.type == "cuda" else has_rows)  # the CPU copies no weight, such as a transposed one
+               and (device.type != "cuda"
+                    or rule.capability <= torch.cuda.get_device_capability(device) < rule.before)
                for rule in SERVED)
 
 
@@ -80,10 +87,10 @@ def at_once(weight, a, b, scale):
     if type(scale) is not float or scale == 0 or not state.enabled:
         return None
     for one in (weight, a, b):
-        if type(one) not in PLAIN or one.dim() != 2 or not one.numel() or is_freed(one):
+        if type(one) not in PLAIN or one.dim() != 2 or not one.numel() or not one.is_contiguous() or is_freed(one):
             return None
     dtype = torch.float64 if weight.dtype is torch.float64 else torch.float32
-    if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], True):
+    if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], weight.numel()):
         return None
     try:
         return _launch(weight, a, b, None, dtype, None, None, None, scale)[0]
@@ -94,8 +101,8 @@ def at_once(weight, a, b, scale):
 def norms(matrix, a, b, scale, budget, dtype, squared=False):
     """The norms of the rows of matrix + scale * b @ a, or their squares; None if the factored form has to be used.
 
-    The kernel reads rows of contiguous elements. A matrix with other strides is copied, as many rows at a time as the
-    budget holds, which does not change the result.
+    The kernel reads rows of contiguous elements. A matrix with other strides is copied: on a GPU as many rows at a time
+    as the budget holds, on a CPU as many columns as stay in its cache.
     """
     if scale == 0 or not a.shape[0]:
         a, b = matrix.new_empty((0, matrix.shape[1])), matrix.new_empty((matrix.shape[0], 0))
@@ -104,12 +111,26 @@ def norms(matrix, a, b, scale, budget, dtype, squared=False):
     a, b = (one if _has_rows(one) else one.contiguous() for one in (a, b))
     if _has_rows(matrix):
         return _launched(matrix, a, b, scale, dtype, squared)
+    if matrix.device.type == "cpu":
+        return _norms_by_columns(matrix, a, b, scale, dtype, squared)
     made = matrix.new_empty(matrix.shape[0], dtype=dtype)
     at_once = max(budget // (matrix.shape[1] * matrix.element_size()) // _ALIGNED, 1) * _ALIGNED
     for rows in zip(*(one.split(at_once) for one in (matrix, b, made))):
         if _launched(rows[0].contiguous(), a, rows[1], scale, rows[2], squared) is None:
             return None
     return made
+
+
+def _norms_by_columns(matrix, a, b, scale, dtype, squared):
+    """`norms` of a matrix on a CPU whose columns are contiguous: PyTorch copies whole columns several times as fast as
+    whole rows."""
+    columns = max(_CACHED_BYTES // (matrix.shape[0] * matrix.element_size()) // _SPAN, 1) * _SPAN
+    if matrix.shape[1] <= columns:
+        return _launched(matrix.contiguous(), a, b, scale, dtype, squared)
+    total = matrix.new_zeros(matrix.shape[0], dtype=torch.float64)  # so that the number of parts adds no error
+    for part, of_a in zip(matrix.split(columns, 1), a.split(columns, 1)):
+        total += _launched(part.contiguous(), of_a, b, scale, dtype, True)
+    return (total if squared else total.sqrt_()).to(dtype)
 
 
 def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
@@ -124,8 +145,10 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
         return None
     rank, columns = a.shape
     if (not rank or columns != matrix.shape[1] or not _serves_types(
-            matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, rank, matrix.stride(1) == 1)):
+            matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, rank, matrix.numel())):
         return None
+    if matrix.device.type == "cpu" and not matrix.is_contiguous() and matrix.nbytes <= _CACHED_BYTES:
+        matrix = matrix.contiguous()
     for one in (matrix, a, b, magnitude):
         if type(one) not in PLAIN or is_freed(one) or not one.is_contiguous():
             return None
