@@ -6,7 +6,7 @@ import warnings
 import dorajit
 import pytest
 import torch
-from dorajit.norms import recomputation
+from dorajit.norms import norm, recomputation
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
@@ -241,3 +241,27 @@ def test_patched_model_with_gradient_checkpointing_matches_peft(device, layer_la
         found = results(Checkpointed(model), x)
         assert layer_launches() == {"norm": 1, "compose_residual": 2, "residual_backward": 1}
     assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])
+
+
+@pytest.mark.usefixtures("way")
+def test_conv1d_of_gpt2_runs_as_one_node(device):
+    model = perturb(adapted("conv1d_gpt2", device))
+    x = model.base_model.model.example(device)
+    expected = results(model, x)
+    with dorajit.patch_peft():
+        assert "DoraLinear" in model(x).grad_fn.name()
+        assert_same(results(model, x), expected, 1e-5)
+        handle = model.base_model.model.layer.base_layer.register_forward_hook(lambda *_: None)
+        assert "DoraLinear" not in model(x).grad_fn.name()
+        handle.remove()
+
+
+@pytest.mark.parametrize("kind", ["conv2d", "embedding"])
+def test_norm_and_gain_of_a_small_layer_are_one_launch(launches, monkeypatch, kind):
+    model = perturb(adapted(kind, "cpu"))
+    x = model.base_model.model.example("cpu")
+    monkeypatch.setattr(norm, "_computed", None)
+    with dorajit.patch_peft():
+        launches()
+        model(x)
+        assert launches() == {"weight_norm": 1, "compose_residual": 1}

@@ -14,6 +14,8 @@ from peft.tuners.lora import dora
 from peft_models import adapted, assert_same, results
 from perturbed import perturb
 
+from dorajit.peft import layers
+
 
 def test_unsupported_version_of_peft_is_not_patched(monkeypatch, device, layer_launches):
     for version, words in (("0.17.1", "0.18 is the oldest"), ("odd", "not supported")):
@@ -46,13 +48,12 @@ def test_method_with_unknown_signature_is_not_replaced(monkeypatch, device, laye
     patch.undo()
 
 
-METHODS = ("Linear.forward", "DoraLinearLayer.forward", "_DoraConvNdLayer.forward", "DoraLinearVariant.forward",
-           "_DoraConvNdVariant.forward", "DoraEmbeddingVariant.forward", "DoraLinearLayer.update_layer",
-           "DoraLinearLayer.get_weight_norm", "_DoraConvNdLayer.get_weight_norm", "BaseTuner._cast_adapter_dtype",
+METHODS = ("Linear.forward", "Embedding.forward", "_ConvNd.forward", "DoraLinearLayer.forward",
+           "_DoraConvNdLayer.forward", "DoraLinearVariant.forward", "_DoraConvNdVariant.forward",
+           "DoraEmbeddingVariant.forward", "DoraLinearLayer.update_layer", "DoraLinearLayer.get_weight_norm",
+           "_DoraConvNdLayer.get_weight_norm", "BaseTuner._cast_adapter_dtype",
            *(f"{variant}.{name}" for variant in ("DoraLinearVariant", "DoraEmbeddingVariant", "_DoraConvNdVariant")
              for name in ("merge_safe", "merge_unsafe", "unmerge")))
-
-
 OF_QUANTIZED = {"Linear4bit.forward", "HqqLoraLinear.forward"}  # where PEFT has loaded their modules
 
 
@@ -199,3 +200,18 @@ def test_patched_model_compiles_without_graph_break(device, layer_launches):
 def test_patch_of_non_module_raises(model):
     with pytest.raises(TypeError, match="`model` is a"):
         dorajit.patch_peft(model)
+
+
+def test_convolution_with_groups_is_declined_before_its_layer_is_examined(device, monkeypatch):
+    torch.manual_seed(3)
+    model = perturb(peft.get_peft_model(nn.Sequential(nn.Conv2d(8, 8, 3, groups=4, device=device)), peft.LoraConfig(
+        use_dora=True, r=4, lora_alpha=8, target_modules=["0"])))
+    x = torch.randn(2, 8, 5, 5, device=device)
+    expected = model(x)
+    with dorajit.patch_peft() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reason warns only once
+        model(x)
+        for name in "_foldable", "_unsupported", "_gain", "inspect":
+            monkeypatch.setattr(layers, name, None)
+        assert torch.equal(model(x), expected)
+        assert patch.declined["the convolution has 4 groups"] >= 2

@@ -5,6 +5,7 @@ import functools
 import dorajit
 import pytest
 import torch
+from dorajit.operations import run
 from perturbed import perturb
 from reference import assert_same_output
 from torch import nn
@@ -56,6 +57,21 @@ def test_plain_layer_runs_as_one_node(made, device, layer_launches):
     assert is_one_node(out)
     out.sum().backward()
     assert layer_launches() == {"norm": 1, "compose_residual": 1, "residual_backward": 1}
+
+
+@pytest.mark.parametrize("loose", ["expanded", "transposed"])
+def test_loose_gradient_is_copied_without_asking_the_kernel_first(made, device, layer_launches, monkeypatch, loose):
+    _, model, _ = made
+    x = torch.randn(3, 20, device=device, requires_grad=True)
+    seed = torch.ones(3, 12, device=device)
+    expected = gradients(model, x, seed)
+    seed = seed[0, 0].expand(3, 12) if loose == "expanded" else seed.T.contiguous().T
+    monkeypatch.setattr(run, "launch_over_views", None)
+    layer_launches()
+    found = gradients(model, x, seed)
+    assert layer_launches()["residual_backward"] == 1
+    for one, other in zip(found, expected):
+        assert torch.equal(one, other)
 
 
 HOOKS = ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",

@@ -27,7 +27,7 @@ from dorajit import _native
 from dorajit.control import state
 from dorajit.layers import low_rank, saved_output
 from dorajit.norms import precision, recomputation
-from dorajit.operations import autograd, eligibility, expression
+from dorajit.operations import autograd, dispatch, eligibility, expression
 
 _NAMES = "weight", "lora_A", "lora_B"
 _is_compiling = eligibility.is_compiling
@@ -218,8 +218,7 @@ def gradients(wanted, d_out, saved, call, x_dtype, trained):
         trained: A, B, the magnitude and the bias, whose types their gradients have.
     """
     types = [None if one is None else one.dtype for one in trained]
-    if not d_out.is_contiguous():
-        d_out = d_out.contiguous()
+    d_out = dispatch.with_rows(d_out)
     of_x, of_a, of_b, of_magnitude, of_bias = wanted
     weight, a, b, scale, dropout = call.weight, call.a, call.b, call.scale, call.dropout
     x, low, inner, mask = saved

@@ -1,4 +1,4 @@
-"""Whether a torch.nn.Linear consists only of its weight and bias, so that a kernel may use them directly."""
+"""Whether a linear layer consists only of its weight and bias, so that a kernel may use them directly."""
 
 import torch
 
@@ -28,10 +28,11 @@ def has_hooks(module):
             or module._backward_pre_hooks)
 
 
-def weight_and_bias(module):
-    """(weight, bias) of a module whose call is torch.nn.functional.linear with its parameters and nothing else, that is
-    without hooks, a wrapper, a parametrization, or a forward other than PyTorch's; (None, None) for others."""
-    if type(module) is not _Linear or _Linear.forward is not _forward or has_global_hook():
+def weight_and_bias(module, kind=_Linear, forward=_forward):
+    """(weight, bias) of a module of this class whose call is its forward with its parameters and nothing else, that is
+    without hooks, a wrapper, a parametrization, or another forward; (None, None) for others. By default the module is a
+    torch.nn.Linear with PyTorch's forward."""
+    if type(module) is not kind or kind.forward is not forward or has_global_hook():
         return None, None
     if has_hooks(module) or "forward" in module.__dict__:
         return None, None

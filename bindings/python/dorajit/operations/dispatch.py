@@ -182,6 +182,12 @@ def _flattens(tensor, column_dims):
     return True
 
 
+def with_rows(tensor):
+    """The tensor if its last dimension forms rows that a kernel takes, such as a gradient that PyTorch has expanded does
+    not; else a contiguous copy."""
+    return tensor if tensor.is_contiguous() or _flattens(tensor, 1) else tensor.contiguous()
+
+
 def retry(error, operation, inputs, outputs):
     """The Plan after the native library has refused a call with these tensors, which are valid.
 

@@ -85,8 +85,11 @@ def is_observed():
 
 def builds_graph(*operands):
     """Whether autograd records a call with these operands; operands that are not tensors are ignored."""
-    return torch.is_grad_enabled() and any(
-        isinstance(one, torch.Tensor) and one.requires_grad for one in operands)
+    if torch.is_grad_enabled():
+        for one in operands:  # faster than any() of a generator
+            if isinstance(one, torch.Tensor) and one.requires_grad:
+                return True
+    return False
 
 
 def keeps_inner(gain):

@@ -4,6 +4,7 @@ The first argument of each is the method that it replaces (`original`), which it
 support. The other arguments are those of that method.
 """
 
+import functools
 import inspect
 
 import torch
@@ -15,8 +16,11 @@ from dorajit.control import state
 from dorajit.layers import base_weight, dropout, plain_linear, tiers
 from dorajit.norms import norm, recomputation
 from dorajit.operations import eligibility, gain
+from dorajit.operations.eligibility import SOMEBODY
 from dorajit.peft import declined
 from dorajit.distributed import frameworks, gather
+
+_who_sees = eligibility.who_sees
 
 
 def _forward_of(kind):
@@ -44,12 +48,14 @@ def _variant_forward_of(kind):
     """The replacement of a variant's forward: the base result plus the layer's delta, in one pass, if the delta uses
     that base result."""
     def forward(original, module, active_adapter, x, result, **kwargs):
-        layer = _foldable(module, active_adapter)
+        base_layer = module.get_base_layer()
+        layer = None if _grouped(kind, base_layer) else _foldable(module, active_adapter)
         if layer is not None:
             if _drops(module, active_adapter):
                 x = module.lora_dropout[active_adapter](x)
-            lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
-            base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
+            parts = module._modules
+            lora_A, lora_B = (parts[one]._modules[active_adapter] for one in ("lora_A", "lora_B"))
+            scaling = module.scaling[active_adapter]
             reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
             if reason is None:
                 return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
@@ -57,10 +63,35 @@ def _variant_forward_of(kind):
     return forward
 
 
+def only_adapter(module):
+    """The name of the module's only active adapter; None if there are others, or if it is merged or disabled."""
+    if module._disable_adapters or module.merged_adapters:
+        return None
+    name = module._active_adapter
+    if type(name) is str:
+        return name
+    return name[0] if len(name) == 1 else None
+
+
+def module_forward(original, self, x, *args, **kwargs):
+    """lora.Embedding.forward and that of convolutions. For one DoRA adapter it does PEFT's operations without the host
+    time of PEFT's look-ups, which pays for that of the variant's replacement."""
+    name = None if args or kwargs else only_adapter(self)
+    forward = None if name is None else getattr(self.lora_variant.get(name), "forward", None)
+    if forward is None or not is_installed(forward):
+        return original(self, x, *args, **kwargs)
+    lora_A = self._modules["lora_A"]._modules.get(name)
+    if lora_A is not None and x.dtype is not lora_A.weight.dtype:
+        return original(self, x)
+    result = self._modules["base_layer"](x)
+    return forward(self, active_adapter=name, x=x, result=result).to(result.dtype)
+
+
 def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
     """(None, the weight, the gain) of a layer over a base layer of this class; (reason, None, None) if the call has to
     be left to PEFT."""
-    reason = _unfit_scaling(scaling) or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result)
+    reason = (_grouped(kind, base_layer) or _unfit_scaling(scaling)
+              or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result))
     if reason is not None:
         return reason, None, None
     with gather.whole(base_layer, lora_A, lora_B):
@@ -120,7 +151,21 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
 
 
 def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
-    return gain.gain(layer.weight, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
+    """The gain, differentiable for the magnitude."""
+    magnitude = layer.weight
+    is_cached = layer._dora_cache or is_caching(layer)
+    if is_cached or eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
+        return gain.gain(magnitude, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
+    factors = norm.factors_of_layer(weight, a, b)
+    kept = stored(base_layer)
+    def compute():
+        if weight.dim() == 2:
+            return norm.divisor_and_gain(weight, *factors, magnitude, scaling)
+        found = norm.divisor_and_gain(*norm.matrices(weight, *factors), magnitude.detach().flatten(), scaling)
+        return [one.view(magnitude.shape) for one in found]
+    divisor, made = recomputation.norms(
+        layer, (weight if kept is None else kept, a, b, magnitude), (scaling, factors[0].dtype), compute)
+    return magnitude.to(divisor.dtype) / divisor if eligibility.builds_graph(magnitude) else made
 
 
 def is_caching(layer):
@@ -168,6 +213,10 @@ def _dequantized(base_layer):
 def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
     """The reason why the factors or the results are not supported, or None."""
     for name, module in (("lora_A", lora_A), ("lora_B", lora_B)):
+        own = module._parameters
+        if (isinstance(module, kind) and type(module).__module__ == kind.__module__ and own.get("bias") is None
+                and type(own.get("weight")) in PLAIN):
+            continue
         module = gather.unwrapped(module)
         if not isinstance(module, kind) or (type(module).__module__ != kind.__module__
                                             and not frameworks.is_fsdp2_module(module)):
@@ -180,12 +229,15 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
         return unfit(base_layer.weight)
     if any(map(frameworks.is_dtensor, (x, base_result))):  # tensor parallelism
         return "the input or the base result is a DTensor"
-    if kind is not torch.nn.Linear and base_layer.groups != 1:
-        return f"the convolution has {base_layer.groups} groups"
     if (kind is torch.nn.Linear and base_result is not None and base_result.shape[-1] != layer.weight.numel()
             and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
         return "the base result has only the columns of one rank"
     return None
+
+
+def _grouped(kind, base_layer):
+    return None if kind is torch.nn.Linear or base_layer.groups == 1 else (
+        f"the convolution has {base_layer.groups} groups")
 
 
 def _unfit_scaling(scaling):
@@ -201,8 +253,13 @@ def unfit(weight):
     return None
 
 
+@functools.cache
+def _takes_adapter_name(method):
+    return "adapter_name" in inspect.signature(method).parameters
+
+
 def _decline(original, reason, *args, adapter_name=None, **kwargs):
     declined.note(reason)
-    if adapter_name is not None and "adapter_name" in inspect.signature(original).parameters:
+    if adapter_name is not None and _takes_adapter_name(original):
         kwargs["adapter_name"] = adapter_name
     return original(*args, **kwargs)

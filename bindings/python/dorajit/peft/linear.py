@@ -7,6 +7,7 @@ import sys
 import torch
 from peft.tuners.lora import dora, variants
 from peft.tuners.lora.layer import Linear
+from transformers.pytorch_utils import Conv1D
 
 from dorajit.layers import base_weight, linear, masks, plain_linear
 from dorajit.operations import gain
@@ -16,6 +17,7 @@ from dorajit.peft import layers
 QUANTIZED = (("peft.tuners.lora.bnb", "Linear4bit"), ("peft.tuners.lora.hqq", "HqqLoraLinear"))
 _TORCHAO = ("peft.tuners.lora.torchao", "TorchaoLoraLinear")  # has the forward of lora.Linear
 _Identity = torch.nn.Identity
+_CONV1D = Conv1D, Conv1D.forward
 
 
 def forward(original, self, x, *args, **kwargs):
@@ -42,22 +44,16 @@ def _at_once(module, x):
     """The output as one node or operator; None if PEFT has to run the layer as separate module calls."""
     kind = type(module)
     casts_always = kind is Linear or _names(kind) == _TORCHAO
-    if not (casts_always or _names(kind) in QUANTIZED):
+    name = layers.only_adapter(module) if casts_always or _names(kind) in QUANTIZED else None
+    if name is None:
         return None
-    if module._disable_adapters or module.merged_adapters or module.fan_in_fan_out:
-        return None
-    name = module._active_adapter
-    if type(name) is not str:
-        if len(name) != 1:
-            return None
-        name, = name
     variant, layer_class = variants.DoraLinearVariant, dora.DoraLinearLayer
     if type(module.lora_variant.get(name)) is not variant or not getattr(module, "cast_input_dtype_enabled", True):
         return None
     parts = module._modules
     layer = parts["lora_magnitude_vector"]._modules.get(name)
-    if (type(layer) is not layer_class or layer.fan_in_fan_out or plain_linear.has_hooks(layer)
-            or "forward" in layer.__dict__
+    if (type(layer) is not layer_class or layer.fan_in_fan_out is not module.fan_in_fan_out
+            or plain_linear.has_hooks(layer) or "forward" in layer.__dict__
             or not (layers.is_installed(variant.forward) and layers.is_installed(layer_class.forward))):
         return None
     scaling = module.scaling[name]
@@ -77,7 +73,13 @@ def _at_once(module, x):
             if dropped is None:
                 return None
     base_layer = parts["base_layer"]
-    weight, bias = plain_linear.weight_and_bias(base_layer)
+    if module.fan_in_fan_out:
+        weight, bias = plain_linear.weight_and_bias(base_layer, *_CONV1D)
+        if weight is None:
+            return None
+        weight = weight.t()
+    else:
+        weight, bias = plain_linear.weight_and_bias(base_layer)
     if weight is None:
         weight = base_weight.of(base_layer)
         if weight is None:

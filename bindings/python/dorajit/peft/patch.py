@@ -130,11 +130,13 @@ def _targets(peft):
         return {}, {"peft": f"PEFT {peft.__version__} is not supported; 0.18 is the oldest supported version"}
     try:
         from peft.tuners.lora import dora, variants
-        from peft.tuners.lora.layer import Linear
+        from peft.tuners.lora.layer import Embedding, Linear, _ConvNd
         from peft.tuners.tuners_utils import BaseTuner
         from dorajit.peft import layers, linear, magnitudes, merging
         wanted = {
             (Linear, "forward"): linear.forward,
+            (Embedding, "forward"): layers.module_forward,
+            (_ConvNd, "forward"): layers.module_forward,
             (dora.DoraLinearLayer, "forward"): layers.linear_forward,
             (dora._DoraConvNdLayer, "forward"): layers.conv_forward,
             (variants.DoraLinearVariant, "forward"): layers.linear_variant_forward,
