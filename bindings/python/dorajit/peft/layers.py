@@ -80,10 +80,10 @@ def module_forward(original, self, x, *args, **kwargs):
     forward = None if name is None else getattr(self.lora_variant.get(name), "forward", None)
     if forward is None or not is_installed(forward):
         return original(self, x, *args, **kwargs)
-    lora_A = self._modules["lora_A"]._modules.get(name)
-    if lora_A is not None and x.dtype is not lora_A.weight.dtype:
-        return original(self, x)
     result = self._modules["base_layer"](x)
+    lora_A = self._modules["lora_A"]._modules.get(name)  # embeddings have none
+    if lora_A is not None:
+        x = self._cast_input_dtype(x, lora_A.weight.dtype)
     return forward(self, active_adapter=name, x=x, result=result).to(result.dtype)
 
 
