@@ -1,6 +1,7 @@
-// The launches of a forward and of a backward pass of a DoRA linear layer (dorajit/layers/node.py), each
-// in one call. The matrix products are PyTorch's own functions, called by vectorcall: this needs no header
-// of PyTorch, works with any version of it, and gives the bits of torch.nn.functional.linear.
+// The launches of a forward and of a backward pass of a DoRA linear layer (dorajit/layers/node.py),
+// each in one call. The matrix products are PyTorch's own functions, called by vectorcall: this
+// needs no header of PyTorch, works with any version of it, and gives the bits of
+// torch.nn.functional.linear.
 #include <Python.h>
 
 #include <array>
@@ -46,16 +47,17 @@ Products& products() {
 template <std::size_t kCount>
 py::object call(PyObject* function, const std::array<PyObject*, kCount>& arguments,
                 PyObject* names = nullptr) {
-  const std::size_t named = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
+  const std::size_t named =
+      names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
   return owned(PyObject_Vectorcall(function, arguments.data(), kCount - named, names));
 }
 
 template <std::size_t kCount>
 py::object call_method(PyObject* name, const std::array<PyObject*, kCount>& self_and_arguments,
                        PyObject* names = nullptr) {
-  const std::size_t named = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
-  return owned(
-      PyObject_VectorcallMethod(name, self_and_arguments.data(), kCount - named, names));
+  const std::size_t named =
+      names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
+  return owned(PyObject_VectorcallMethod(name, self_and_arguments.data(), kCount - named, names));
 }
 
 // The tensor as a matrix: all dimensions but the last are one.
@@ -66,7 +68,9 @@ py::object rows_of(PyObject* tensor) {
   return call_method(of.flatten, std::array{tensor, of.zero, of.minus_two});
 }
 
-py::object transposed(PyObject* matrix) { return call_method(products().transpose, std::array{matrix}); }
+py::object transposed(PyObject* matrix) {
+  return call_method(products().transpose, std::array{matrix});
+}
 
 NativeOperation& operation_named(const char* name) {
   NativeOperation* found = find_native_operation(name);
@@ -84,7 +88,8 @@ bool is_number(PyObject* flag) { return flag == Py_True; }
 
 PyObject* none() { Py_RETURN_NONE; }
 
-// (x, given, weight, a, b, gain, bias, scale, inner_type, is_one_launch) -> (out, S, inner) or None.
+// (x, given, weight, a, b, gain, bias, scale, inner_type, is_one_launch) -> (out, S, inner) or
+// None.
 PyObject* linear_forward(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
   if (count != 10) {
     PyErr_Format(PyExc_TypeError, "linear_forward takes 10 arguments, not %zd", count);
@@ -114,15 +119,17 @@ PyObject* linear_forward(PyObject*, PyObject* const* arguments, Py_ssize_t count
                     scale);
     }
     if (!made) return none();
-    return py::make_tuple(out, low, py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(made.ptr(), 1)))
+    return py::make_tuple(out, low,
+                          py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(made.ptr(), 1)))
         .release()
         .ptr();
   });
 }
 
-// alpha * left @ right: of left's type, or float32 without rounding to it. `like` has the result's shape
-// and type.
-py::object product(PyObject* like, PyObject* left, PyObject* right, PyObject* alpha, bool is_float) {
+// alpha * left @ right: of left's type, or float32 without rounding to it. `like` has the result's
+// shape and type.
+py::object product(PyObject* like, PyObject* left, PyObject* right, PyObject* alpha,
+                   bool is_float) {
   const Products& of = products();
   if (is_float) {
     return call(of.addmm, std::array{like, left, right, of.zero, alpha, of.float32},
@@ -132,7 +139,8 @@ py::object product(PyObject* like, PyObject* left, PyObject* right, PyObject* al
 }
 
 // (d_out, x, low, inner, weight, a, b, gain, divisor, scale, like_a, like_b, of_x, magnitude_type,
-// is_float, adds_low_rank) -> (d_x, t, d_A, d_B, d_magnitude), None where a gradient is not wanted, or None.
+// is_float, adds_low_rank) -> (d_x, t, d_A, d_B, d_magnitude), None where a gradient is not wanted,
+// or None.
 PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
   if (count != 16) {
     PyErr_Format(PyExc_TypeError, "linear_gradients takes 16 arguments, not %zd", count);
@@ -153,11 +161,11 @@ PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t cou
     if (seen != kNobody) return none();
     const bool is_of_magnitude = magnitude_type != Py_None;
     const bool is_of_x = of_x == Py_True;
-    const py::object made = launch(
-        magnitude_backward,
-        std::array{d_out, is_of_magnitude ? inner : Py_None, gain,
-                   is_of_magnitude ? divisor : Py_None, Py_None, Py_True, magnitude_type},
-        scale);
+    const py::object made =
+        launch(magnitude_backward,
+               std::array{d_out, is_of_magnitude ? inner : Py_None, gain,
+                          is_of_magnitude ? divisor : Py_None, Py_None, Py_True, magnitude_type},
+               scale);
     if (!made) return none();
     const py::object u = rows_of(PyTuple_GET_ITEM(made.ptr(), 1));
     py::object through = py::none();
@@ -166,7 +174,8 @@ PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t cou
     py::object d_b = py::none();
     if (is_of_x || like_a != Py_None) through = call(of.mm, std::array{u.ptr(), b});
     if (like_b != Py_None) {
-      d_b = product(like_b, transposed(u.ptr()).ptr(), rows_of(low).ptr(), scale, is_float == Py_True);
+      d_b = product(like_b, transposed(u.ptr()).ptr(), rows_of(low).ptr(), scale,
+                    is_float == Py_True);
     }
     if (like_a != Py_None) {
       d_a = product(like_a, transposed(through.ptr()).ptr(), rows_of(x).ptr(), scale,
@@ -178,9 +187,8 @@ PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t cou
         call_method(of.add_product, std::array{d_x.ptr(), through.ptr(), a, scale}, of.alpha);
       }
     }
-    return py::make_tuple(
-               d_x, through, d_a, d_b,
-               py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(made.ptr(), 2)))
+    return py::make_tuple(d_x, through, d_a, d_b,
+                          py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(made.ptr(), 2)))
         .release()
         .ptr();
   });
@@ -190,18 +198,20 @@ PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t cou
 
 void add_linear(py::module_& module) {
   static std::array methods = {
-      fast_method("linear_forward", linear_forward,
-                  "linear_forward($module, x, given, weight, a, b, gain, bias, scale, inner_type, "
-                  "is_one_launch, /)\n--\n\n"
-                  "The launches of a forward pass: (output, S = given a^T, inner or None); None if no "
-                  "kernel takes the tensors. Autograd must not record the call, and nothing else may "
-                  "observe it. inner_type is the element type of inner, or None."),
-      fast_method("linear_gradients", linear_gradients,
-                  "linear_gradients($module, d_out, x, low, inner, weight, a, b, gain, divisor, "
-                  "scale, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank, /)\n--\n\n"
-                  "The launches of a backward pass: (d_x as a matrix, t = u B, d_A, d_B, d_magnitude), "
-                  "None where a gradient is not wanted; None if something observes the call or no kernel "
-                  "takes the tensors. like_a and like_b have the shapes and types of d_A and d_B."),
+      fast_method(
+          "linear_forward", linear_forward,
+          "linear_forward($module, x, given, weight, a, b, gain, bias, scale, inner_type, "
+          "is_one_launch, /)\n--\n\n"
+          "The launches of a forward pass: (output, S = given a^T, inner or None); None if no "
+          "kernel takes the tensors. Autograd must not record the call, and nothing else may "
+          "observe it. inner_type is the element type of inner, or None."),
+      fast_method(
+          "linear_gradients", linear_gradients,
+          "linear_gradients($module, d_out, x, low, inner, weight, a, b, gain, divisor, "
+          "scale, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank, /)\n--\n\n"
+          "The launches of a backward pass: (d_x as a matrix, t = u B, d_A, d_B, d_magnitude), "
+          "None where a gradient is not wanted; None if something observes the call or no kernel "
+          "takes the tensors. like_a and like_b have the shapes and types of d_A and d_B."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

@@ -11,9 +11,9 @@ namespace dorajit::python {
 
 enum class Refusal { kRaised, kReturned };
 
-// Runs an operation and returns its outputs, as Operands::outputs(). `tensors` are in the order of the
-// operands, `scalars` in theirs. Errors that other views of the tensors or PyTorch may avoid are raised, or
-// null is returned, as `refusal` says. Needs the GIL.
+// Runs an operation and returns its outputs, as Operands::outputs(). `tensors` are in the order of
+// the operands, `scalars` in theirs. Errors that other views of the tensors or PyTorch may avoid
+// are raised, or null is returned, as `refusal` says. Needs the GIL.
 pybind11::object run_operation(NativeOperation& operation, std::span<PyObject* const> tensors,
                                const double* scalars, Refusal refusal);
 

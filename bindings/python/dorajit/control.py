@@ -141,8 +141,8 @@ def set_dropout(meaning: str) -> None:
     "peft", the default and PEFT's meaning: out = x W^T + (g - 1) x~ W^T + g s B A x~. The base layer's share of the
     change is dropped, too, which takes a second base product in each direction.
 
-    "low_rank": out = g (x W^T + s B A x~), the meaning of LoRA's dropout and of other DoRA kernels. It has the same
-    expectation, less noise, and the cost of a layer without dropout and the mask. Outputs differ from PEFT's
+    "low_rank": out = g (x W^T + s B A x~), the meaning that adapters without a magnitude have. It has the same
+    expectation, less noise, and the cost of a layer without dropout and of the mask. Outputs differ from PEFT's
     (docs/layers.md, "Dropout").
 
     It applies to all layers, linear and convolutional. DORAJIT_DROPOUT is the same, and is read again by

@@ -199,8 +199,7 @@ TEST_F(ProblemTuner, KernelsThatWouldBeReadyAfterTheDeadlineAreNotBegun) {
   launch::KernelCache kernels{Settings{}, &artifacts_, statistics_};
   const TuningSession session = this->session();
   const Moment deadline = session.now() + kDelay * 3 / 2;
-  const auto left_out =
-      make_kernels(candidates, 0, session, device_, kernels, deadline, deadline);
+  const auto left_out = make_kernels(candidates, 0, session, device_, kernels, deadline, deadline);
   EXPECT_LE(candidates.size(), std::max(1U, std::thread::hardware_concurrency()))
       << "one for each thread";
   EXPECT_EQ(candidates.size() + left_out.size(), all);

@@ -9,7 +9,7 @@ from peft.utils.other import transpose
 
 from dorajit.norms import norm
 from dorajit.operations import gain
-from dorajit.peft import layers, merging, patch
+from dorajit.peft import layers, merging
 from dorajit.distributed import frameworks, gather
 
 
@@ -19,7 +19,6 @@ def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_o
     The magnitude has the type that PEFT gives it. If that has 16 bits, the float32 norms are kept until PEFT
     has cast the adapter, so that a float32 magnitude is not made from rounded norms.
     """
-    patch.add_quantized_classes()
     found = _norms(self, base_layer, lora_A, lora_B, scaling)
     if found is None:
         original(self, base_layer=base_layer, lora_A=lora_A, lora_B=lora_B, scaling=scaling,

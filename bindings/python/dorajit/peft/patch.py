@@ -142,7 +142,7 @@ def _targets(peft):
             (variants.DoraLinearVariant, "forward"): layers.linear_variant_forward,
             (variants._DoraConvNdVariant, "forward"): layers.conv_variant_forward,
             (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
-            (dora.DoraLinearLayer, "update_layer"): magnitudes.update_layer,
+            (dora.DoraLinearLayer, "update_layer"): _adding_quantized_classes(magnitudes.update_layer),
             (dora.DoraLinearLayer, "get_weight_norm"): merging.weight_norm,
             (dora._DoraConvNdLayer, "get_weight_norm"): merging.weight_norm,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
@@ -163,14 +163,19 @@ def _targets(peft):
     return targets, refused
 
 
-def add_quantized_classes():
-    """Installs the replacements of PEFT's layers over quantized base layers, whose modules PEFT imports when it creates
-    the first one."""
+def _adding_quantized_classes(replacement):
+    """The replacement of a method that runs when a layer is created. It first replaces the forward of PEFT's layers over
+    quantized base layers, whose modules PEFT imports when it creates the first of them."""
     from dorajit.peft import linear
-    with _lock:
-        for kind in linear.quantized_classes():
-            if _patches and (kind, "forward") not in _originals and not _refusal(kind, "forward", linear.forward):
-                _install(kind, "forward", linear.forward)
+
+    @functools.wraps(replacement)
+    def method(*args, **kwargs):
+        with _lock:
+            for kind in linear.quantized_classes():
+                if _patches and (kind, "forward") not in _originals and not _refusal(kind, "forward", linear.forward):
+                    _install(kind, "forward", linear.forward)
+        return replacement(*args, **kwargs)
+    return method
 
 
 def _refusal(owner, name, replacement):
