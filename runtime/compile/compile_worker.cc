@@ -94,7 +94,7 @@ NvrtcJob take_job(Fields& fields) {
   job.program.source.name = fields.take();
   job.program.source.text = fields.take();
   job.program.options.emplace();  // it is a user's
-  for (int left = std::atoi(fields.take().c_str()); left > 0; --left) {
+  for (long left = std::strtol(fields.take().c_str(), nullptr, 10); left > 0; --left) {
     job.options.push_back(fields.take());
   }
   while (!fields.is_at_end()) {
@@ -208,7 +208,7 @@ Status run_compile_worker() {
   Fields result;
   result.add(made ? made->failure : made.error().message);
   if (made) {
-    result.add(made->log.c_str());  // NVRTC's logs end with a zero byte
+    result.add(made->log.substr(0, made->log.find('\0')));  // NVRTC's logs end with a zero byte
     result.add(made->entry);
   }
   const bool is_written =
