@@ -215,16 +215,19 @@ def test_layer_of_nn_with_dropout_matches_peft(device, dropout_meaning, meaning,
 
 @pytest.mark.parametrize("meaning", ["peft", "low_rank"])
 @pytest.mark.parametrize("base", [plain, nf4])
-def test_second_order_gradients_match_a_composed_layer(device, dropout_meaning, meaning, base):
+@pytest.mark.parametrize("frozen", [(), ("x", "lora_A")])
+def test_second_order_gradients_match_a_composed_layer(device, dropout_meaning, meaning, base, frozen):
     model = adapted(base, device, F32, True, 0.2)
-    x = torch.randn(4, IN, device=device, requires_grad=True)
+    x = torch.randn(4, IN, device=device, requires_grad="x" not in frozen)
+    for name, one in model.named_parameters():
+        one.requires_grad_("lora_" in name and not any(part in name for part in frozen))
+    trained = [one for one in (x, *model.parameters()) if one.requires_grad]
     dropout_meaning(meaning)
 
     def second():
         torch.manual_seed(3)
-        parameters = [one for name, one in model.named_parameters() if "lora_" in name]
-        first = torch.autograd.grad(model(x).square().sum(), [x, *parameters], create_graph=True)
-        return torch.autograd.grad(sum(one.square().sum() for one in first), [x, *parameters])
+        first = torch.autograd.grad(model(x).square().sum(), trained, create_graph=True)
+        return torch.autograd.grad(sum(one.square().sum() for one in first), trained)
 
     with dorajit.patch_peft(strict=True):
         found = second()

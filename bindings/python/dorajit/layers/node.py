@@ -117,8 +117,9 @@ class DoraLinear(torch.autograd.Function):
             of_output = saved_output.divisor(magnitude, call.divisor)
             ctx.watch = saved_output.Watch(out)
         # of_output comes before the matrix, so that a checkpoint that is run again without it raises an error.
-        ctx.save_for_backward(weight, a, b, x if of_a or sum(wanted[:4]) > 1 else None, low if of_b else None,
-                              mask if of_x or of_a else None, of_output, inner, call.gain,
+        of_several = sum(wanted[:4]) > 1  # second-order gradients of any two need x and the mask
+        ctx.save_for_backward(weight, a, b, x if of_a or of_several else None, low if of_b else None,
+                              mask if of_x or of_a or of_several else None, of_output, inner, call.gain,
                               call.divisor if of_magnitude else None)
         return out
 
