@@ -49,7 +49,7 @@ TEST_F(LaunchJournalTest, FinishedLaunchIsNotACrash) {
 TEST_F(LaunchJournalTest, EntryOfADeadProcessIsACrashUntilItIsForgotten) {
   const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
   wait_for(fork_child([&] {
-    LaunchJournal::open(directory_).release()->enter("scope", "problem", config).release();
+    (void)LaunchJournal::open(directory_).release()->enter("scope", "problem", config).release();
   }));
   const auto journal = LaunchJournal::open(directory_);
   EXPECT_EQ(journal->crashed_configs("scope"), std::vector{config});
@@ -77,7 +77,7 @@ TEST_F(LaunchJournalTest, LaunchThatEndsLeavesOnlyItsOwnEntry) {
   wait_for(fork_child([&] {
     auto* journal = LaunchJournal::open(directory_).release();
     auto first = journal->enter("scope", "problem", ended);
-    journal->enter("scope", "problem", running).release();
+    (void)journal->enter("scope", "problem", running).release();
     first.reset();
   }));
   EXPECT_EQ(LaunchJournal::open(directory_)->crashed_configs("scope"), std::vector{running});
