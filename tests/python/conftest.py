@@ -76,3 +76,10 @@ def without_switches(monkeypatch):
     yield
     monkeypatch.undo()
     dorajit.invalidate_environment()
+
+
+@pytest.fixture
+def dropout_meaning():
+    """dorajit.set_dropout; the default is set after the test."""
+    yield dorajit.set_dropout
+    dorajit.set_dropout("peft")

@@ -15,14 +15,15 @@ class Quantized:
     Attributes:
         module: the base layer.
         stored: the tensor that holds the quantized weight.
-        dtype: the element type of the product, in which autocast has no say; None: that of x, or autocast's.
+        dtype: the element type of the product outside of autocast; None: that of x.
+        keeps_type: whether the output has x's element type under autocast, too.
         bias: [out_features], or None.
     """
 
-    __slots__ = "module", "stored", "dtype", "bias", "_dequantize", "_dense"
+    __slots__ = "module", "stored", "dtype", "keeps_type", "bias", "_dequantize", "_dense"
 
-    def __init__(self, module, stored, dtype, bias, dequantize):
-        self.module, self.stored, self.dtype, self.bias = module, stored, dtype, bias
+    def __init__(self, module, stored, dtype, keeps_type, bias, dequantize):
+        self.module, self.stored, self.dtype, self.keeps_type, self.bias = module, stored, dtype, keeps_type, bias
         self._dequantize, self._dense = dequantize, None
 
     def dense(self):
@@ -71,15 +72,15 @@ def _of_bitsandbytes(module):
         return None
     if not module.compute_type_is_set:  # the layer's own forward chooses the type at its first call
         return None
-    dequantize = sys.modules["bitsandbytes.functional"].dequantize_4bit
-    return Quantized(module, weight, module.compute_dtype, module._parameters["bias"],
-                     lambda: dequantize(weight.data, state))
+    dequantize, data = sys.modules["bitsandbytes.functional"].dequantize_4bit, weight.data
+    return Quantized(module, weight, module.compute_dtype, True, module._parameters["bias"],
+                     lambda: dequantize(data, state))  # the module may replace both before the backward pass
 
 
 def _of_hqq(module):
     if not module.ready or module.W_q is None:
         return None
-    return Quantized(module, module.W_q, None, module.bias, module.dequantize)
+    return Quantized(module, module.W_q, None, False, module.bias, module.dequantize)
 
 
 def _of_torch(module):
@@ -89,7 +90,8 @@ def _of_torch(module):
     if (not kind.__module__.startswith("torchao.") or kind.__name__ not in _WEIGHT_ONLY
             or getattr(weight, "act_quant_kwargs", None) is not None):  # x would be quantized, too
         return None
-    return Quantized(module, getattr(weight, "qdata", weight), None, module._parameters["bias"], weight.dequantize)
+    return Quantized(module, getattr(weight, "qdata", weight), None, True, module._parameters["bias"],
+                     weight.dequantize)
 
 
 _KINDS = {("bitsandbytes.nn.modules", name): _of_bitsandbytes for name in ("Linear4bit", "LinearNF4", "LinearFP4")}

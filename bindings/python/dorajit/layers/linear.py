@@ -92,13 +92,17 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     if kind != "meta" and _is_autocast_enabled(kind):  # raises for devices without autocast
         product = result = torch.get_autocast_dtype(kind)
         dtype = dtype if dtype is torch.float64 else product
-    if base is not None and base.dtype is not None:  # autocast has no say in its product
-        product, result = base.dtype, x.dtype
+    if base is not None and base.keeps_type:
+        if product is None and base.dtype is torch.float16 and x.dtype is torch.float32:
+            return None  # PEFT's adapter has a float32 result; in float16 its gradients would vanish
+        product, result = product or base.dtype, x.dtype
     matrix = weight
     if product is not None:
         x = _cast(x, product)
         bias = bias if bias is None else _cast(bias, product)
         matrix = weight if base is not None else _cast(weight, product)
+    if base is not None and bias is not None and bias.dtype is not x.dtype:  # such layers add a bias of any type
+        bias = bias.to(x.dtype)
     if is_traced:
         return torch.ops.dorajit.dora_linear(x, weight, matrix, lora_A, lora_B, channels, bias, scale, dtype,
                                              eligibility.builds_graph(channels))[0]
@@ -111,7 +115,9 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     if base is not None:
         # If the gain was kept and no graph is built, the base layer's own product is the faster one. On a CPU that of
         # bitsandbytes would change the layout of the weight, which its dequantization then reads wrongly.
-        is_dense = seen == AUTOGRAD or base.is_dense() or not x.is_cuda
+        # PEFT's dropout needs a second product of the weight.
+        is_dense = (seen == AUTOGRAD or base.is_dense() or not x.is_cuda
+                    or (dropout is not None and dropout.drops_base))
         matrix = base.dense().to(x.dtype) if is_dense else None
         base.release()
     call = node.Call(matrix, a, b, divisor, factor, scale, base, dropout)

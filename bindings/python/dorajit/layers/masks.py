@@ -42,7 +42,7 @@ class Dropout(NamedTuple):
         """The result of `draw` for its mask."""
         if x.is_cuda:
             return _scale_by_mask(x.to(dtype), mask, 1 / (1 - self.p))
-        return mask.to(self.dtype).div_(1 - self.p).mul_(x).to(dtype)
+        return (mask.to(self.dtype).div_(1 - self.p) * x).to(dtype)  # x may be a batch of gradients
 
     def add(self, into, term, mask, factor=1.0):
         """into += factor * dropout(term), in place."""
@@ -54,6 +54,7 @@ class Dropout(NamedTuple):
 def of_module(module, dtype):
     """The Dropout of an active torch.nn.Dropout that gets elements of this type; None for other modules, and for
     probabilities of 0 and 1."""
-    if type(module) is not _Dropout or module.inplace or plain_linear.has_hooks(module) or not 0 < module.p < 1:
+    if (type(module) is not _Dropout or module.inplace or not module.training or not 0 < module.p < 1
+            or plain_linear.has_hooks(module) or "forward" in module.__dict__):
         return None
     return Dropout(module.p, dtype, state.dropout == "peft")

@@ -281,7 +281,7 @@ def _gradients_at_once(wanted, d_out, saved, call, types, like):
     if of_x:
         if dropout is not None:
             term = through @ a
-            dropout.add(d_x, term, mask.view(term.shape), call.scale)
+            dropout.add(d_x, term, _rows(mask), call.scale)
         d_x = d_x.view(*d_out.shape[:-1], d_x.shape[1])
     if of_a and d_a.dtype is not types[0]:
         d_a = d_a.to(types[0])
@@ -296,13 +296,13 @@ def _gradient_of_x(d_out, u, through, left, call, mask, x_dtype):
     d_x = _rows(u) @ weight
     if dropout is not None and not dropout.drops_base:
         term = (through @ a).to(x_dtype)
-        dropout.add(d_x, term, mask.view(term.shape), left)
+        dropout.add(d_x, term, _rows(mask), left)
     elif a.dtype is x_dtype:
         d_x.addmm_(through, a, alpha=left)
     else:
         d_x = d_x + (through @ a).to(x_dtype)
     if dropout is not None and dropout.drops_base:
-        d_x = dropout.add(_rows(d_out).to(x_dtype) @ weight, d_x, mask.view(d_x.shape))
+        d_x = dropout.add(_rows(d_out).to(x_dtype) @ weight, d_x, _rows(mask))
     return d_x.view(*d_out.shape[:-1], weight.shape[1])
 
 

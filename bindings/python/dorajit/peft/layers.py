@@ -50,15 +50,19 @@ def _variant_forward_of(kind):
     def forward(original, module, active_adapter, x, result, **kwargs):
         base_layer = module.get_base_layer()
         layer = None if _grouped(kind, base_layer) else _foldable(module, active_adapter)
+        is_low_rank = _drops(module, active_adapter) and state.dropout == "low_rank"
+        if is_low_rank:
+            x = module.lora_dropout[active_adapter](x)
+        parts = module._modules
+        lora_A, lora_B = (parts[one]._modules[active_adapter] for one in ("lora_A", "lora_B"))
+        scaling = module.scaling[active_adapter]
         if layer is not None:
-            if _drops(module, active_adapter):
-                x = module.lora_dropout[active_adapter](x)
-            parts = module._modules
-            lora_A, lora_B = (parts[one]._modules[active_adapter] for one in ("lora_A", "lora_B"))
-            scaling = module.scaling[active_adapter]
             reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
             if reason is None:
                 return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
+        if is_low_rank:  # PEFT's method would drop x again, and give the delta no base result
+            return result + module.lora_magnitude_vector[active_adapter](
+                x, lora_A=lora_A, lora_B=lora_B, scaling=scaling, base_layer=base_layer, base_result=result)
         return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
     return forward
 
