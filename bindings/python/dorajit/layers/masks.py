@@ -31,9 +31,14 @@ class Dropout(NamedTuple):
     drops_base: bool
 
     def draw(self, x, dtype):
-        """(x after dropout in an element type, mask). The generator advances as in torch.nn.Dropout."""
+        """(x after dropout in an element type, mask). The generator advances as in torch.nn.Dropout.
+
+        On a GPU the mask depends on the element type. PEFT's meaning takes the type that PEFT drops, so that masks are
+        equal; the other one that of the result, which reads and writes less.
+        """
         if x.is_cuda:
-            return _drop(x.to(dtype), self.p, True)
+            dropped, mask = _drop(x.to(self.dtype if self.drops_base else dtype), self.p, True)
+            return dropped.to(dtype), mask
         noise = torch.empty_like(x, dtype=self.dtype).bernoulli_(1 - self.p)
         mask = noise.bool()
         return noise.div_(1 - self.p).mul_(x).to(dtype), mask
