@@ -7,7 +7,7 @@ from torch import nn
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from recipes import BF16, F32, IN, OUT, adapted, assert_near, hqq, is_node, nf4, plain, step, torchao
+from recipes import BF16, F32, IN, OUT, adapted, as_found, assert_near, hqq, is_node, nf4, plain, step, torchao
 
 
 def matches_peft(model, x, bound=1e-6, autocast=False):
@@ -15,6 +15,7 @@ def matches_peft(model, x, bound=1e-6, autocast=False):
     expected, _ = step(model, x, autocast)
     with dorajit.patch_peft(strict=True):
         found, out = step(model, x, autocast)
+    as_found(expected, found)
     assert_near(found, expected, bound)
     return out
 

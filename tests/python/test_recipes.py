@@ -12,7 +12,8 @@ from torch import nn
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from recipes import BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, assert_near, is_node, nf4, plain, step
+from recipes import (BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, as_found, assert_near, is_node, nf4, plain,
+                     step)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -28,6 +29,7 @@ def test_recipe_runs_as_one_node_and_matches_peft(device, base, dtype, float32, 
         assert is_node(out) and patch.declined == declined
         for reentrant in (False, True):
             assert_near(step(model, x, autocast, reentrant)[0], found, 0)
+    as_found(expected, found)
     assert_near(found, expected, 1e-6 if dtype is F32 else 1.2e-2)
 
 

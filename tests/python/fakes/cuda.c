@@ -48,8 +48,6 @@ DONE(cuEventElapsedTime)
 DONE(nvrtcDestroyProgram)
 DONE(nvrtcGetCUBINSize)
 DONE(nvrtcGetCUBIN)
-DONE(nvrtcGetPTXSize)
-DONE(nvrtcGetPTX)
 
 static int say(const char** text, const char* what) {
   *text = what;
@@ -100,6 +98,11 @@ int nvrtcCompileProgram(void* program) {
   sprintf(last_log, "dorajit_kernel.cu(1): error: no such luck %d", ++refused);
   return 6;
 }
+int nvrtcGetPTXSize(void* program, size_t* size) {
+    *size = 2;
+    return 0;
+}
+int nvrtcGetPTX(void* program, char* ptx) { return *strcpy(ptx, "\n") == 0; }
 int nvrtcGetProgramLogSize(void* program, size_t* size) {
   *size = strlen(last_log) + 1;
   return 0;

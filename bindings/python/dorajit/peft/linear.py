@@ -68,7 +68,7 @@ def _at_once(module, x):
     if module.training:
         dropout = parts["lora_dropout"]._modules[name]
         if type(dropout) is not _Identity:
-            casts = casts_always or not torch.is_autocast_enabled(x.device.type)
+            casts = casts_always or not torch.is_autocast_enabled()  # as PEFT asks, of CUDA's autocast alone
             dropped = masks.of_module(dropout, a.dtype if casts else x.dtype)
             if dropped is None:
                 return None
