@@ -114,7 +114,8 @@ bool may_read(int file) {
   static const unsigned seed = static_cast<unsigned>(atol(variable("DISK_TROUBLE_STEP")));
   static std::atomic<unsigned> random{seed * 7919U + 1U};
   if (trouble() != Trouble::kUnreadable || !is_inside(file)) return true;
-  if ((random = random * 1664525U + 1013904223U) % 65521U % 6U != 0) return true;
+  random = random * 1664525U + 1013904223U;
+  if (random % 65521U % 6U != 0) return true;
   errno = kErrors[seed % 3];
   return false;
 }

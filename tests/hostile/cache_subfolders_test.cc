@@ -56,7 +56,7 @@ void leave_lock(const std::string& path) { (void)claims(path); }
 
 // A process that ends during a launch.
 void leave_entry(const std::string& path) {
-  LaunchJournal::open(path).release()->enter("scope", "problem", kConfig).release();
+  (void)LaunchJournal::open(path).release()->enter("scope", "problem", kConfig).release();
 }
 bool has_casualty(const std::string& path) {
   return LaunchJournal::open(path)->crashed_configs("scope") == std::vector{kConfig};
