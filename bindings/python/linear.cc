@@ -26,6 +26,7 @@ struct Products {
   PyObject* mm = nullptr;
   PyObject* addmm = nullptr;
   PyObject* float32 = nullptr;
+  PyObject* without_view = nullptr;
   PyObject* zero = PyLong_FromLong(0);
   PyObject* minus_two = PyLong_FromLong(-2);
   PyObject* dim = PyUnicode_InternFromString("dim");
@@ -33,6 +34,8 @@ struct Products {
   PyObject* transpose = PyUnicode_InternFromString("t");
   PyObject* add_product = PyUnicode_InternFromString("addmm_");
   PyObject* is_view = PyUnicode_InternFromString("_is_view");
+  PyObject* storage = PyUnicode_InternFromString("untyped_storage");
+  PyObject* nbytes = PyUnicode_InternFromString("nbytes");
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* alpha = Py_BuildValue("(s)", "alpha");
   PyObject* beta_alpha = Py_BuildValue("(ss)", "beta", "alpha");
@@ -72,6 +75,14 @@ py::object transposed(PyObject* matrix) {
   return call_method(products().transpose, std::array{matrix});
 }
 
+// False for a tensor whose storage was resized to zero bytes, as FSDP does. Its address does not
+// show this.
+bool has_memory(PyObject* tensor) {
+  const Products& of = products();
+  const py::object storage = call_method(of.storage, std::array{tensor});
+  return PyLong_AsLongLong(call_method(of.nbytes, std::array{storage.ptr()}).ptr()) != 0;
+}
+
 NativeOperation& operation_named(const char* name) {
   NativeOperation* found = find_native_operation(name);
   if (found == nullptr) throw std::runtime_error(std::string("no operation ") + name);
@@ -84,29 +95,74 @@ py::object launch(NativeOperation& operation, std::span<PyObject* const> tensors
   return run_operation(operation, tensors, &value, Refusal::kReturned);
 }
 
-bool is_number(PyObject* flag) { return flag == Py_True; }
-
 PyObject* none() { Py_RETURN_NONE; }
 
-// (x, given, weight, a, b, gain, bias, scale, inner_type, is_one_launch) -> (out, S, inner) or
-// None.
+// The arguments of linear_forward, in their order.
+enum ForwardArgument : std::size_t {
+  kX,
+  kGiven,
+  kWeight,
+  kA,
+  kB,
+  kNormWeight,
+  kNormA,
+  kNormB,
+  kMagnitude,
+  kDivisor,
+  kGain,
+  kGainType,
+  kBias,
+  kScale,
+  kInnerType,
+  kIsOneLaunch,
+  kForwardArguments
+};
+
+// -> (out, S, inner, divisor, gain) or None.
 PyObject* linear_forward(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != 10) {
-    PyErr_Format(PyExc_TypeError, "linear_forward takes 10 arguments, not %zd", count);
+  if (count != kForwardArguments) {
+    PyErr_Format(PyExc_TypeError, "linear_forward takes %d arguments, not %zd",
+                 static_cast<int>(kForwardArguments), count);
     return nullptr;
   }
-  const auto [x, given, weight, a, b, gain, bias, scale, inner_type, is_one_launch] =
-      std::to_array({arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
-                     arguments[5], arguments[6], arguments[7], arguments[8], arguments[9]});
   return with_python_errors([&]() -> PyObject* {
     const Products& of = products();
+    static NativeOperation& weight_norm = operation_named("weight_norm");
     static NativeOperation& compose_low_rank = operation_named("compose_low_rank");
     static NativeOperation& compose_residual = operation_named("compose_residual");
-    const py::object out = call(of.linear, std::array{x, weight, bias});
-    if (call_method(of.is_view, std::array{out.ptr()}).ptr() == Py_True) return none();
-    const py::object low = call(of.linear, std::array{given, a});
+    PyObject* const b = arguments[kB];
+    PyObject* const bias = arguments[kBias];
+    PyObject* const scale = arguments[kScale];
+    PyObject* const inner_type = arguments[kInnerType];
+    PyObject* divisor = arguments[kDivisor];
+    PyObject* gain = arguments[kGain];
+    py::object norms;
+    if (gain == Py_None) {
+      PyObject* const type = arguments[kGainType];
+      for (const std::size_t read : {kNormWeight, kNormA, kNormB, kMagnitude}) {
+        if (!has_memory(arguments[read])) return none();
+      }
+      norms = launch(weight_norm,
+                     std::array{arguments[kNormWeight], arguments[kNormA], arguments[kNormB],
+                                arguments[kMagnitude], Py_None, Py_None, type, type},
+                     scale);
+      if (!norms) return none();
+      gain = PyTuple_GET_ITEM(norms.ptr(), 2);
+      divisor = PyTuple_GET_ITEM(norms.ptr(), 3);
+    }
+    py::object out = call(of.linear, std::array{arguments[kX], arguments[kWeight], bias});
+    // Autograd forbids writing to a view later that was created without a graph.
+    if (call_method(of.is_view, std::array{out.ptr()}).ptr() == Py_True) {
+      out = owned(PyObject_CallOneArg(of.without_view, out.ptr()));
+    }
+    const bool is_one_launch = arguments[kIsOneLaunch] == Py_True;
+    // compose_residual needs two results of one shape; PyTorch multiplies matrices in less host
+    // time.
+    const py::object given = is_one_launch ? rows_of(arguments[kGiven])
+                                           : py::reinterpret_borrow<py::object>(arguments[kGiven]);
+    const py::object low = call(of.linear, std::array{given.ptr(), arguments[kA]});
     py::object made;
-    if (is_number(is_one_launch)) {
+    if (is_one_launch) {
       made = launch(compose_low_rank,
                     std::array{low.ptr(), b, out.ptr(), gain, bias, out.ptr(), inner_type}, scale);
     } else {
@@ -119,10 +175,7 @@ PyObject* linear_forward(PyObject*, PyObject* const* arguments, Py_ssize_t count
                     scale);
     }
     if (!made) return none();
-    return py::make_tuple(out, low,
-                          py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(made.ptr(), 1)))
-        .release()
-        .ptr();
+    return PyTuple_Pack(5, out.ptr(), low.ptr(), PyTuple_GET_ITEM(made.ptr(), 1), divisor, gain);
   });
 }
 
@@ -200,11 +253,13 @@ void add_linear(py::module_& module) {
   static std::array methods = {
       fast_method(
           "linear_forward", linear_forward,
-          "linear_forward($module, x, given, weight, a, b, gain, bias, scale, inner_type, "
-          "is_one_launch, /)\n--\n\n"
-          "The launches of a forward pass: (output, S = given a^T, inner or None); None if no "
-          "kernel takes the tensors. Autograd must not record the call, and nothing else may "
-          "observe it. inner_type is the element type of inner, or None."),
+          "linear_forward($module, x, given, weight, a, b, norm_weight, norm_a, norm_b, magnitude, "
+          "divisor, gain, gain_type, bias, scale, inner_type, is_one_launch, /)\n--\n\n"
+          "The launches of a forward pass: (output, S = given a^T as a matrix, inner or None, "
+          "divisor, gain); None if no kernel takes the tensors. Autograd must not record the call, "
+          "and nothing else may observe it. If gain is None, it and the divisor are computed from "
+          "the norms of norm_weight + scale norm_b norm_a, in the element type gain_type. "
+          "inner_type is the element type of inner, or None."),
       fast_method(
           "linear_gradients", linear_gradients,
           "linear_gradients($module, d_out, x, low, inner, weight, a, b, gain, divisor, "
@@ -218,17 +273,19 @@ void add_linear(py::module_& module) {
   module.def(
       "configure_products",
       [](const py::object& linear, const py::object& mm, const py::object& addmm,
-         const py::object& float32) {
+         const py::object& float32, const py::object& without_view) {
         Products& of = products();
         of.linear = linear.inc_ref().ptr();
         of.mm = mm.inc_ref().ptr();
         of.addmm = addmm.inc_ref().ptr();
         of.float32 = float32.inc_ref().ptr();
+        of.without_view = without_view.inc_ref().ptr();
       },
       py::arg("linear"), py::arg("mm"), py::arg("addmm"), py::arg("float32"),
-      "(Callable, Callable, Callable, dtype) -> None\n\n"
-      "Passes PyTorch's matrix products: torch.nn.functional.linear, torch.mm, torch.addmm; and "
-      "torch.float32.");
+      py::arg("without_view"),
+      "(Callable, Callable, Callable, dtype, Callable) -> None\n\n"
+      "Passes PyTorch's matrix products: torch.nn.functional.linear, torch.mm, torch.addmm; "
+      "torch.float32; and a function that returns a view's memory as a tensor that is no view.");
 }
 
 }  // namespace dorajit::python

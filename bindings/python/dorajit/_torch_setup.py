@@ -26,7 +26,8 @@ def configure(exchange_api):
         exchange_api=exchange_api,
         make_exception=errors.from_status)
 
-    _native.configure_products(torch._C._nn.linear, torch.mm, torch.addmm, torch.float32)
+    _native.configure_products(torch._C._nn.linear, torch.mm, torch.addmm, torch.float32,
+                               lambda view: torch.ops.aten._unsafe_view(view, view.shape))
 
 
 EXCHANGE_API = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)

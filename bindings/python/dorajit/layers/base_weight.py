@@ -51,7 +51,7 @@ def of(module):
     read = _readers.get(type(module))
     if read is None:
         read = _readers[type(module)] = _reader(type(module))
-    if read is _not_quantized or plain_linear.has_hooks(module) or "forward" in module.__dict__:
+    if read is _not_quantized or plain_linear.has_own_call(module):
         return None
     return read(module)
 

@@ -108,25 +108,39 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
                                              eligibility.builds_graph(channels))[0]
     a = lora_A if lora_A.dtype is dtype else lora_A.detach().to(dtype)
     b = lora_B if lora_B.dtype is dtype else lora_B.detach().to(dtype)
+    divisor = factor = key = None
     if gains is not None:
         divisor, factor = gains(layer, weight, lora_A, lora_B, channels, scale)
-    else:
-        divisor, factor = _gains(layer, weight, lora_A, lora_B, channels, scale, a, b)
+    elif layer is not None:
+        kept = frozen.of(layer)
+        if kept is not None or not recomputation.is_only_pass():
+            operands = weight if base is None else base.stored, lora_A, lora_B, magnitude
+            if kept is not None:
+                divisor, factor = kept.made(operands, (scale, dtype), lambda: norm.divisor_and_gain(
+                    *of_norm(weight, lora_A, lora_B, a, b), channels, scale))
+            else:
+                made, key = recomputation.begin(layer, operands, (scale, dtype))
+                if made is not None:
+                    divisor, factor = made
     if base is not None:
         # If the gain was kept and no graph is built, the base layer's own product is the faster one. On a CPU that of
         # bitsandbytes would change the layout of the weight, which its dequantization then reads wrongly.
         # PEFT's dropout needs a second product of the weight.
-        is_dense = (seen == AUTOGRAD or base.is_dense() or not x.is_cuda
+        is_dense = (factor is None or seen == AUTOGRAD or base.is_dense() or not x.is_cuda
                     or (dropout is not None and dropout.drops_base))
         matrix = base.dense().to(x.dtype) if is_dense else None
+    factors = None if factor is not None else of_norm(weight, lora_A, lora_B, a, b)
+    if base is not None:
         base.release()
-    call = node.Call(matrix, a, b, divisor, factor, scale, base, dropout)
+    call = node.Call(matrix, a, b, divisor, factor, scale, base, dropout, factors, channels)
     if seen != AUTOGRAD:
         out = node.forward(x, call, bias, False)[0]
     else:
         saves_output = state.saves_outputs and dropout is None and base is None and saved_output.serves(
             x, dtype, weight, bias, magnitude, (x, lora_A, lora_B))
         out = node.apply(x, lora_A, lora_B, channels, bias, call, saves_output)
+    if key is not None:
+        recomputation.keep(layer, key, (call.divisor, call.gain))
     return out if result is product else out.to(result)
 
 
@@ -144,25 +158,11 @@ def _cast(tensor, dtype):
     return tensor if tensor.dtype is dtype or tensor.dtype is torch.float64 else tensor.to(dtype)
 
 
-def _gains(layer, weight, lora_A, lora_B, magnitude, scale, a, b):
-    """(divisor, gain). `a` and `b` are the factors as cast for the products."""
-    if layer is None or (recomputation.is_only_pass() and frozen.of(layer) is None):
-        return _divisor_and_gain(weight, lora_A, lora_B, magnitude, scale, a, b)
-    stored = weight if type(weight) is not Quantized else weight.stored
-    return recomputation.norms(layer, (stored, lora_A, lora_B, magnitude), (scale, a.dtype),
-                               lambda: _divisor_and_gain(weight, lora_A, lora_B, magnitude, scale, a, b))
-
-
-def _divisor_and_gain(weight, lora_A, lora_B, magnitude, scale, a, b):
-    matrix = dense(weight)
-    if a.dtype is not matrix.dtype:  # the norm is that of the matrix that x is multiplied by, or exact
-        a, b = lora_A, lora_B
-    return norm.divisor_and_gain(matrix, a, b, magnitude, scale)
-
-
 def of_norm(weight, lora_A, lora_B, a, b):
-    """norm.factors_of_layer, for a caller that has cast the factors already."""
-    return (a, b) if a.dtype is weight.dtype else (lora_A, lora_B)
+    """The operands of the norm: those of the matrix that x is multiplied by, or exact ones. `a` and `b` are the factors
+    as cast for the products."""
+    matrix = dense(weight)
+    return (matrix, a, b) if a.dtype is matrix.dtype else (matrix, lora_A, lora_B)
 
 
 def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):

@@ -31,11 +31,12 @@ _library = registration.Library("dorajit", "FRAGMENT")
 def _forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     with torch.no_grad(), precision.without_autocast(x.device.type):
         a, b = lora_A.to(dtype), lora_B.to(dtype)
-        factors = linear.of_norm(weight, lora_A, lora_B, a, b)
-        divisor, factor = norm.divisor_and_gain(weight, *factors, magnitude, scale)
-        out, low, inner, _ = node.forward(x, node.Call(product_weight, a, b, divisor, factor, scale), bias, keeps_inner)
+        of_norm = linear.of_norm(weight, lora_A, lora_B, a, b)
+        call = node.Call(product_weight, a, b, None, None, scale, of_norm=of_norm, magnitude=magnitude)
+        out, low, inner, _ = node.forward(x, call, bias, keeps_inner)
+        low = low.view(*x.shape[:-1], low.shape[-1])
         inner = x.new_empty(0) if inner is None else inner
-        return tuple(one.contiguous() for one in (out, low, inner, factor, divisor))
+        return tuple(one.contiguous() for one in (out, low, inner, call.gain, call.divisor))
 
 
 def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
@@ -61,8 +62,8 @@ def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, sc
 def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     """The operator in PyTorch's operations, for torch.func transforms."""
     a, b = lora_A.to(dtype), lora_B.to(dtype)
-    factors = linear.of_norm(weight, lora_A, lora_B, a, b)
-    divisor, factor = gain.with_divisor(magnitude, norm.weight_norm(weight, *factors, scale))
+    of_norm = linear.of_norm(weight, lora_A, lora_B, a, b)
+    divisor, factor = gain.with_divisor(magnitude, norm.weight_norm(*of_norm, scale))
     low = F.linear(x.to(dtype), a)
     result = F.linear(x, product_weight, bias)
     out, inner = expression.compose_residual(F.linear(low, b), result, factor, bias, scale)

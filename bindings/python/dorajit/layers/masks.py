@@ -60,6 +60,6 @@ def of_module(module, dtype):
     """The Dropout of an active torch.nn.Dropout that gets elements of this type; None for other modules, and for
     probabilities of 0 and 1."""
     if (type(module) is not _Dropout or module.inplace or not module.training or not 0 < module.p < 1
-            or plain_linear.has_hooks(module) or "forward" in module.__dict__):
+            or plain_linear.has_own_call(module)):
         return None
     return Dropout(module.p, dtype, state.dropout == "peft")

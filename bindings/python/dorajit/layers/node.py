@@ -26,10 +26,11 @@ import torch.nn.functional as F
 from dorajit import _native
 from dorajit.control import state
 from dorajit.layers import low_rank, saved_output
-from dorajit.norms import precision, recomputation
+from dorajit.norms import norm, norm_kernel, precision, recomputation
 from dorajit.operations import autograd, dispatch, eligibility, expression
 
 _NAMES = "weight", "lora_A", "lora_B"
+_NO_NORM = None, None, None
 _is_compiling = eligibility.is_compiling
 _linear_forward, _linear_gradients = _native.linear_forward, _native.linear_gradients
 _Parameter = torch.nn.Parameter
@@ -41,17 +42,19 @@ class Call:
     Attributes:
         weight: [out, in], of x's element type; None: `base` computes its own product.
         a, b: the factors in the element type of the low-rank result.
-        divisor, gain: [out] each, gain = magnitude / divisor.
+        divisor, gain: [out] each, gain = magnitude / divisor. None: the forward pass computes them.
+        of_norm: the weight, A and B of which the norm is computed.
+        magnitude: [out].
         scale: a float.
         base: the Quantized of the base layer, or None.
         dropout: the active Dropout, or None.
     """
 
-    __slots__ = "weight", "a", "b", "divisor", "gain", "scale", "base", "dropout"
+    __slots__ = "weight", "a", "b", "divisor", "gain", "scale", "base", "dropout", "of_norm", "magnitude"
 
-    def __init__(self, weight, a, b, divisor, gain, scale, base=None, dropout=None):
+    def __init__(self, weight, a, b, divisor, gain, scale, base=None, dropout=None, of_norm=None, magnitude=None):
         self.weight, self.a, self.b, self.divisor, self.gain, self.scale = weight, a, b, divisor, gain, scale
-        self.base, self.dropout = base, dropout
+        self.base, self.dropout, self.of_norm, self.magnitude = base, dropout, of_norm, magnitude
 
 
 def forward(x, call, bias, keeps_inner):
@@ -67,12 +70,21 @@ def forward(x, call, bias, keeps_inner):
     if call.weight is not None and state.enabled and not _is_compiling():
         given_low = dropped if dropped.dtype is a.dtype else dropped.to(a.dtype)
         inner_type = None if not keeps_inner else a.dtype if a.dtype is x.dtype else torch.promote_types(a.dtype, x.dtype)
-        made = _linear_forward(given, given_low, call.weight, a, call.b, call.gain, bias, call.scale, inner_type,
-                               low_rank.serves(call.b))
+        gain_type = None
+        if call.gain is None:
+            gain_type = norm_kernel.gain_type(*call.of_norm, call.magnitude, call.scale)
+            if gain_type is None:
+                _compute_gain(call)
+        made = _linear_forward(
+            given, given_low, call.weight, a, call.b, *(call.of_norm or _NO_NORM), call.magnitude, call.divisor,
+            call.gain, gain_type, bias, call.scale, inner_type, low_rank.serves(call.b))
         if made is not None:
+            out, low, inner, call.divisor, call.gain = made
             if rest is not None:
-                _rows(made[0]).addmm_(_rows(rest), call.weight.t())
-            return *made, mask
+                _rows(out).addmm_(_rows(rest), call.weight.t())
+            return out, low, inner, mask
+    if call.gain is None:
+        _compute_gain(call)
     result = call.base.module(given) if call.weight is None else F.linear(given, call.weight, bias)
     # A view that was created without a graph may not be written later; its base is not used otherwise.
     if result._is_view():
@@ -82,6 +94,10 @@ def forward(x, call, bias, keeps_inner):
     if rest is not None:
         _rows(out).addmm_(_rows(rest), call.weight.t())
     return out, low, inner, mask
+
+
+def _compute_gain(call):
+    call.divisor, call.gain = norm.divisor_and_gain(*call.of_norm, call.magnitude, call.scale)
 
 
 class DoraLinear(torch.autograd.Function):
@@ -95,7 +111,7 @@ class DoraLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, lora_A, lora_B, magnitude, bias, call, saves_output):
-        of_x, of_a, of_b, of_magnitude, _, _, _ = wanted = ctx.needs_input_grad
+        of_x, of_a, of_b, of_magnitude, _, _, _ = ctx.needs_input_grad
         out, low, inner, mask = forward(x, call, bias, of_magnitude and not saves_output)
         ctx.set_materialize_grads(False)
         # Second-order gradients lead back to these.
@@ -106,18 +122,15 @@ class DoraLinear(torch.autograd.Function):
         ctx.held = ctx.versions = ctx.watch = of_output = None
         hooks = recomputation.top_hooks(False)
         if hooks is None or recomputation.is_of_checkpoint(hooks):
-            ctx.held = held = [one if type(one) is _Parameter else None for one in (weight, a, b)]
             # Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the present
             # weights.
-            if hooks is None:
-                ctx.versions = [None if one is None else one._version for one in held]
-            weight, a, b = [None if kept is one else one for one, kept in zip((weight, a, b), held)]
+            ctx.held, ctx.versions, weight, a, b = _hold(weight, a, b, hooks is None)
         if saves_output:
             inner = out.data  # autograd raises an error for writes to a tensor that shares the version counter
             of_output = saved_output.divisor(magnitude, call.divisor)
             ctx.watch = saved_output.Watch(out)
         # of_output comes before the matrix, so that a checkpoint that is run again without it raises an error.
-        of_several = sum(wanted[:4]) > 1  # second-order gradients of any two need x and the mask
+        of_several = of_x + of_a + of_b + of_magnitude > 1  # second-order gradients of any two need x and the mask
         ctx.save_for_backward(weight, a, b, x if of_a or of_several else None, low if of_b else None,
                               mask if of_x or of_a or of_several else None, of_output, inner, call.gain,
                               call.divisor if of_magnitude else None)
@@ -136,12 +149,27 @@ class DoraLinear(torch.autograd.Function):
         if ctx.held is not None:
             if ctx.versions is not None and not _is_compiling():  # traced tensors have other versions
                 _check_versions(ctx, is_lost or is_second)
-            weight, a, b = [one if kept is None else kept for one, kept in zip((weight, a, b), ctx.held)]
+            held_weight, held_a, held_b = ctx.held
+            weight = weight if held_weight is None else held_weight
+            a = a if held_a is None else held_a
+            b = b if held_b is None else held_b
         if is_lost:
             inner = saved_output.inner(x, weight, a, b, ctx.scale)
         call = Call(weight, a, b, divisor, gain, ctx.scale, ctx.base, ctx.dropout)
         found = differentiate(ctx.needs_input_grad[:5], d_out, (x, low, inner, mask), call, ctx.trained, ctx.x_dtype)
         return *found, None, None
+
+
+def _hold(weight, a, b, has_versions):
+    """(the parameters among the three, their versions or None, the other ones); None in place of those of the other
+    kind."""
+    is_weight, is_a, is_b = type(weight) is _Parameter, type(a) is _Parameter, type(b) is _Parameter
+    held = weight if is_weight else None, a if is_a else None, b if is_b else None
+    versions = None
+    if has_versions:
+        versions = (weight._version if is_weight else None, a._version if is_a else None,
+                    b._version if is_b else None)
+    return held, versions, None if is_weight else weight, None if is_a else a, None if is_b else b
 
 
 def _check_versions(ctx, of_all):

@@ -22,19 +22,18 @@ _PLAIN = (torch.nn.Parameter, torch.Tensor)
 has_global_hook = torch.nn.modules.module._has_any_global_hook
 
 
-def has_hooks(module):
-    """Whether the module has hooks that its call would run."""
-    return (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-            or module._backward_pre_hooks)
+def has_own_call(module):
+    """Whether the module has hooks that its call would run, or a forward that is not that of its class."""
+    own = module.__dict__
+    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
+                or own["_backward_pre_hooks"] or "forward" in own)
 
 
 def weight_and_bias(module, kind=_Linear, forward=_forward):
     """(weight, bias) of a module of this class whose call is its forward with its parameters and nothing else, that is
-    without hooks, a wrapper, a parametrization, or another forward; (None, None) for others. By default the module is a
-    torch.nn.Linear with PyTorch's forward."""
-    if type(module) is not kind or kind.forward is not forward or has_global_hook():
-        return None, None
-    if has_hooks(module) or "forward" in module.__dict__:
+    without hooks of its own, a wrapper, a parametrization, or another forward; (None, None) for others. By default the
+    module is a torch.nn.Linear with PyTorch's forward."""
+    if type(module) is not kind or kind.forward is not forward or has_own_call(module):
         return None, None
     own = module._parameters
     weight = own.get("weight")  # FSDP1 removes it and keeps views of its flat parameter elsewhere
@@ -42,7 +41,9 @@ def weight_and_bias(module, kind=_Linear, forward=_forward):
 
 
 def factors(lora_A, lora_B):
-    """(A, B) of two such modules without biases, or None."""
+    """(A, B) of two such modules without biases, or None; also None while a hook of all modules is registered."""
+    if has_global_hook():
+        return None
     a, of_a = weight_and_bias(lora_A)
     b, of_b = weight_and_bias(lora_B)
     return None if a is None or b is None or of_a is not None or of_b is not None else (a, b)

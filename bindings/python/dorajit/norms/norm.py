@@ -75,9 +75,7 @@ def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
     """(divisor, gain) for plain matrices and a magnitude with one dimension: gain.divisor of their weight_norm, and
     magnitude / divisor. Both are constants for autograd."""
     if weight.dim() == lora_A.dim() == lora_B.dim() == 2:
-        is_wide = torch.float64 in (weight.dtype, lora_A.dtype, lora_B.dtype)
-        made = norm_kernel.divisor_and_gain(weight, lora_A, lora_B, magnitude, scale,
-                                            torch.float64 if is_wide else torch.float32)
+        made = norm_kernel.divisor_and_gain(weight, lora_A, lora_B, magnitude, scale)
         if made is not None:
             return made
     return gain.with_divisor(magnitude.detach(), _computed(weight, lora_A, lora_B, scale, None))

@@ -133,31 +133,37 @@ def _norms_by_columns(matrix, a, b, scale, dtype, squared):
     return (total if squared else total.sqrt_()).to(dtype)
 
 
-def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
-    """(divisor, gain) for the rows of matrix + scale * b @ a in one launch, with the same bits as from gain.py. None
-    if they have to be computed from the norms, which also raises errors for wrong tensors.
-
-    Args:
-        magnitude: [rows], one element per row of the matrix.
-        dtype: the element type of the sums.
-    """
+def gain_type(matrix, a, b, magnitude, scale):
+    """The element type of the divisor and the gain that one launch computes for the rows of matrix + scale * b @ a, with
+    the same bits as gain.py; None if they have to be computed from the norms. All are plain tensors, `magnitude`
+    [rows]."""
     if scale == 0 or not state.enabled:
         return None
-    rank, columns = a.shape
-    if (not rank or columns != matrix.shape[1] or not _serves_types(
-            matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, rank, matrix.numel())):
-        return None
+    return _gain_type(matrix.device, matrix.dtype, a.dtype, b.dtype, magnitude.dtype, a.shape[0], matrix.numel())
+
+
+@functools.lru_cache(maxsize=1024)
+def _gain_type(device, matrix, a, b, magnitude, rank, elements):
+    dtype = torch.float64 if torch.float64 in (matrix, a, b) else torch.float32
+    is_served = rank and elements and _serves_types(device, matrix, a, b, dtype, rank, elements)
+    return _GAINS.get(magnitude) if is_served else None
+
+
+def divisor_and_gain(matrix, a, b, magnitude, scale):
+    """(divisor, gain) by that launch; None if they have to be computed from the norms, which also raises errors for
+    wrong tensors."""
     if matrix.device.type == "cpu" and not matrix.is_contiguous() and matrix.nbytes <= _CACHED_BYTES:
         matrix = matrix.contiguous()
     for one in (matrix, a, b, magnitude):
         if type(one) not in PLAIN or is_freed(one) or not one.is_contiguous():
             return None
-    try:
-        gains = _GAINS.get(magnitude.dtype)
-        _, _, gain, divisor = _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)
-    except errors.Error:  # the caller computes them from the norms, which raises errors for wrong tensors
+    gains = gain_type(matrix, a, b, magnitude, scale)
+    if gains is None or a.shape[1] != matrix.shape[1]:
         return None
-    return divisor, gain
+    try:
+        return _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)[:1:-1]
+    except errors.Error:
+        return None
 
 
 def _has_rows(matrix):

@@ -56,22 +56,35 @@ def norms(layer, operands, scale, compute):
         return kept.made(operands, scale, compute)
     if is_only_pass():
         return compute()
-    is_in_backward = torch._C._current_graph_task_id() >= 0
-    is_saved_by_hooks = top_hooks(False) is not None
-    may_be_checkpoint = is_saved_by_hooks or (layer.training and not torch.is_inference_mode_enabled())
-    if not (is_in_backward or may_be_checkpoint):
-        with _lock:
-            _kept[layer] = Pass()  # a later pass of the layer is then not the only one
-        return compute()
-    key = _key(operands, scale)
-    if is_in_backward:
-        with _lock:
-            found = _kept.pop(layer, Pass())
-        return found.norms if key is not None and found.key == key else compute()
-    made = compute()
-    with _lock:
-        _kept[layer] = Pass(key, made) if key is not None and layer not in _kept else Pass()
+    made, key = begin(layer, operands, scale)
+    if made is None:
+        made = compute()
+        if key is not None:
+            keep(layer, key, made)
     return made
+
+
+def begin(layer, operands, scale):
+    """(norms, key) of a pass that nothing observes and that may be one of a checkpoint: the norms of the pass before if
+    they are to be reused, else None; and the key for `keep`, or None if nothing is to be kept."""
+    is_in_backward = torch._C._current_graph_task_id() >= 0
+    may_be_checkpoint = (is_in_backward or top_hooks(False) is not None
+                         or (layer.training and not torch.is_inference_mode_enabled()))
+    key = _key(operands, scale) if may_be_checkpoint else None
+    with _lock:
+        if is_in_backward:
+            found = _kept.pop(layer, None)
+            return (found.norms if found is not None and key is not None and found.key == key else None), None
+        if key is not None and layer not in _kept:
+            return None, key
+        _kept[layer] = Pass()  # there are several passes, or one whose norms may not be reused
+    return None, None
+
+
+def keep(layer, key, made):
+    """Keeps the norms of a pass for which `begin` has returned this key."""
+    with _lock:
+        _kept[layer] = Pass(key, made) if layer not in _kept else Pass()
 
 
 def _key(operands, scale):

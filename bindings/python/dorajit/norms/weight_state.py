@@ -18,7 +18,7 @@ def key(operands, scale):
     stream = 0
     first = operands[0]
     if first.is_cuda:
-        if torch.cuda.is_current_stream_capturing():
+        if torch._C._cuda_isCurrentStreamCapturing():
             return None
         stream = torch._C._cuda_getCurrentRawStream(first.device.index)
     return scale, stream, state

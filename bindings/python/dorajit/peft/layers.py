@@ -123,9 +123,9 @@ def _foldable(module, adapter):
     if _drops(module, adapter) and state.dropout != "low_rank":
         return None
     layer = module.lora_magnitude_vector[adapter]
-    if not is_installed(type(layer).forward) or "forward" in vars(layer):
+    if not is_installed(type(layer).forward):
         return None
-    return None if plain_linear.has_hooks(layer) or plain_linear.has_global_hook() else layer
+    return None if plain_linear.has_own_call(layer) or plain_linear.has_global_hook() else layer
 
 
 def is_installed(method):

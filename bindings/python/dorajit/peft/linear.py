@@ -53,7 +53,7 @@ def _at_once(module, x):
     parts = module._modules
     layer = parts["lora_magnitude_vector"]._modules.get(name)
     if (type(layer) is not layer_class or layer.fan_in_fan_out is not module.fan_in_fan_out
-            or plain_linear.has_hooks(layer) or "forward" in layer.__dict__
+            or plain_linear.has_own_call(layer)
             or not (layers.is_installed(variant.forward) and layers.is_installed(layer_class.forward))):
         return None
     scaling = module.scaling[name]
