@@ -12,6 +12,7 @@ from dorajit.distributed import frameworks
 
 _lock = fork_lock.make()
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
+_checkpoints = weakref.WeakKeyDictionary()  # layer -> weak reference to the hook of its last checkpoint
 # With a PyTorch that does not have this function, any pass may be inside a checkpoint and save tensors under hooks.
 top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
@@ -19,6 +20,13 @@ top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lamb
 def is_of_checkpoint(hooks):
     """Whether these saved-tensor hooks are those of a checkpoint, which stores no copies."""
     return isinstance(hooks, tuple) and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
+def awaiting():
+    """The layers with a forward pass inside a checkpoint that a backward pass may still run again: the graph, which keeps
+    the hook alive, exists."""
+    with _lock:
+        return [layer for layer, hook in _checkpoints.items() if hook() is not None]
 
 
 class Pass(NamedTuple):
@@ -49,6 +57,13 @@ def norms(layer, operands, scale, compute):
         scale: other values on which they depend.
         compute: () -> the norms, or another value that depends only on operands and scale.
     """
+    if eligibility.is_compiling():
+        return compute()
+    hooks = top_hooks(False)
+    is_in_backward = torch._C._current_graph_task_id() >= 0
+    if is_of_checkpoint(hooks) and not is_in_backward:
+        with _lock:
+            _checkpoints[layer] = weakref.ref(hooks[1])
     if eligibility.is_observed():
         return compute()
     kept = frozen.of(layer)
@@ -56,9 +71,7 @@ def norms(layer, operands, scale, compute):
         return kept.made(operands, scale, compute)
     if is_only_pass():
         return compute()
-    is_in_backward = torch._C._current_graph_task_id() >= 0
-    is_saved_by_hooks = top_hooks(False) is not None
-    may_be_checkpoint = is_saved_by_hooks or (layer.training and not torch.is_inference_mode_enabled())
+    may_be_checkpoint = hooks is not None or (layer.training and not torch.is_inference_mode_enabled())
     if not (is_in_backward or may_be_checkpoint):
         with _lock:
             _kept[layer] = Pass()  # a later pass of the layer is then not the only one
