@@ -232,8 +232,8 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
         return unfit(base_layer.weight)
     if any(map(frameworks.is_dtensor, (x, base_result))):  # tensor parallelism
         return "the input or the base result is a DTensor"
-    if (kind is torch.nn.Linear and base_result is not None and base_result.shape[-1] != layer.weight.numel()
-            and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
+    if (kind is torch.nn.Linear and base_result is not None and frameworks.is_dtensor(getattr(base_layer, "weight", None))
+            and base_result.shape[-1] != layer.weight.numel()):
         return "the base result has only the columns of one rank"
     return None
 
