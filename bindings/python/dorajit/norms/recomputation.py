@@ -49,7 +49,8 @@ def norms(layer, operands, scale, compute):
 
     A first forward pass always computes; its result is kept only if the pass may be inside a checkpoint. The result is
     reused once, if the version counters are unchanged and the layer had no other such pass since, so that it
-    cannot be the result of another pass.
+    cannot be the result of another pass. Like autograd, it does not see writes through `.data`: only reading the weights,
+    which takes as long as their norms, would show them.
 
     Args:
         layer: the module to which the norms belong.
