@@ -336,7 +336,8 @@ def test_autocast_casts_each_tensor_once_per_pass(device):
 @pytest.mark.parametrize("name, shape, words", [
     ("x", (5, 23), "argument `x` has shape"), ("lora_A", (3, 23), "`lora_A` has shape"),
     ("lora_B", (40, 4), "`lora_B` has shape"), ("lora_B", (41, 3), "`lora_B` has shape"),
-    ("magnitude", (41,), "`magnitude` has shape"), ("bias", (1,), "`bias` has shape")])
+    ("magnitude", (41,), "`magnitude` has shape"), ("bias", (1,), "`bias` has shape"),
+    ("bias", (41,), "`bias` has shape"), ("bias", (40, 1), "`bias` has shape")])
 def test_mismatched_shapes_raise(device, name, shape, words):
     of = operands(device)
     of[name] = torch.ones(shape, device=device)
@@ -344,7 +345,21 @@ def test_mismatched_shapes_raise(device, name, shape, words):
         ours(of)
 
 
-@pytest.mark.parametrize("name", ["lora_A", "lora_B", "magnitude"])
+@pytest.mark.parametrize("name", ["bias", "magnitude"])
+@pytest.mark.parametrize("value, words", [
+    (1.0, "is a float; (pass|give the layer) a tensor"), (torch.ones(40, dtype=torch.int32), "has elements of torch.int32")])
+def test_value_that_is_no_floating_point_tensor_raises(name, value, words):
+    with pytest.raises(TypeError, match=f"argument `{name}` {words}"):
+        ours({**operands("cpu"), name: value})
+
+
+def test_bias_of_another_type_raises(device):
+    of = operands(device)
+    with pytest.raises(RuntimeError, match="`bias` has elements of torch.float64, but `weight` of torch.float32"):
+        ours({**of, "bias": of["bias"].double()})
+
+
+@pytest.mark.parametrize("name", ["lora_A", "lora_B", "magnitude", "bias"])
 def test_tensor_on_another_device_raises(device, name):
     of = operands(device)
     of[name] = of[name].to("meta")

@@ -1,10 +1,12 @@
-"""The shipped files: dependencies of the extension module, contents of the source distribution."""
+"""The import, and the shipped files: dependencies of the extension module, contents of the source distribution."""
 
+import importlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 
 import dorajit
@@ -19,6 +21,13 @@ def inspected(*command):
     if not shutil.which(command[0]):
         pytest.skip(f"{command[0]} is not here")
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_import_after_removal_from_sys_modules_gives_the_modules_of_the_first(monkeypatch):
+    for name in [one for one in sys.modules if one.partition(".")[0] == "dorajit"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert importlib.import_module("dorajit") is dorajit
+    assert importlib.import_module("dorajit.errors").Error is dorajit.Error
 
 
 def test_extension_module_links_no_cuda_pytorch_or_cxx_library():

@@ -243,6 +243,27 @@ def test_patched_model_with_gradient_checkpointing_matches_peft(device, layer_la
     assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])
 
 
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+def test_end_of_a_patch_before_the_second_run_of_a_checkpoint_warns(device, kind):
+    model = perturb(adapted(kind, device))
+    x = model.base_model.model.example(device)
+    with pytest.warns(RuntimeWarning, match="its backward pass is still to come"):
+        with dorajit.patch_peft():
+            out = Checkpointed(model)(x)
+    with warnings.catch_warnings(), dorajit.patch_peft(), dorajit.patch_peft(model):
+        warnings.simplefilter("error")
+        with dorajit.patch_peft():  # another patch stays active
+            out = Checkpointed(model)(x)
+        out.sum().backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with dorajit.patch_peft():
+            Checkpointed(model)(x)  # its graph ends
+            with torch.no_grad():
+                kept = Checkpointed(model)(x)
+    assert kept.shape == out.shape
+
+
 def test_conv1d_of_gpt2_runs_as_one_node(device):
     model = perturb(adapted("conv1d_gpt2", device))
     x = model.base_model.model.example(device)

@@ -43,6 +43,16 @@ def test_magnitude_of_wrong_size_or_device_raises(device, kind):
             model(x)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("grad", [True, False])
+def test_missing_magnitude_raises(device, kind, grad):
+    model = adapted(kind, device)
+    parts(model)[1].weight = None
+    with dorajit.patch_peft(), torch.set_grad_enabled(grad):
+        with pytest.raises(TypeError, match="argument `magnitude` is a NoneType; give the layer a tensor with one element"):
+            model(model.base_model.model.example(device))
+
+
 @pytest.mark.parametrize("kind, factor", [("linear", "lora_A"), ("linear", "lora_B"),
                                           ("conv2d", "lora_A"), ("conv2d", "lora_B")])
 def test_factor_of_wrong_size_raises(device, kind, factor):

@@ -24,7 +24,7 @@ def forgotten():
 def made(monkeypatch):
     """Counts computations of norms, alone or together with the gain."""
     calls = []
-    for name in ("norms", "divisor_and_gain"):
+    for name in ("norms", "gain_type"):  # each launch that computes a gain asks for its type
         monkeypatch.setattr(norm_kernel, name, functools.partial(_counted, calls, getattr(norm_kernel, name)))
     return calls
 

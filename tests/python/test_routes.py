@@ -71,7 +71,7 @@ OBSERVED = [
     (inside(Overriding), Route.NATIVE, True),
     (inside(Dispatching), Route.OPERATOR, False),
     (traced, Route.OPERATOR, False),
-    (traced_by_jit, Route.OPERATOR, False),
+    (traced_by_jit, Route.EXPRESSION, False),
     (compiled, Route.OPERATOR, None),
     (forward_mode_of_others, Route.OPERATOR, False),
     (lambda ask, lora: ask(lora.as_subclass(Own)), Route.OPERATOR, False),

@@ -6,6 +6,18 @@
 The operations and layers need PyTorch; everything else works without it. See docs/python.md.
 """
 
+import sys as _sys
+
+try:
+    import torch as _torch
+except ImportError as error:
+    _torch, _why_not = None, error.with_traceback(None)
+else:
+    # PyTorch's operators and what the extension module is configured with exist once in a process: an import after a
+    # removal from sys.modules gives the modules of the first one.
+    _modules = vars(_torch.ops.dorajit).setdefault("_modules", {})
+    _sys.modules.update(_modules)
+
 from dorajit import _native, errors
 from dorajit.tools.cache import cache
 from dorajit.control import disabled, force_native, set_dropout, set_save_outputs, tuning
@@ -14,11 +26,6 @@ from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, Driver
                             OutOfMemoryError, UnsupportedError, WrongDeviceError)
 
 __version__ = _native.__version__
-
-try:
-    import torch as _torch
-except ImportError as error:
-    _torch, _why_not = None, error.with_traceback(None)
 
 __all__ = ["cache", "disabled", "force_native", "set_dropout", "set_save_outputs", "tuning", "CacheError", "CaptureUnsafeError",
            "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
@@ -56,6 +63,7 @@ else:
                                     set_dora_norm_threshold_mb)
     from dorajit import nn
     from dorajit.peft import patch_peft
+    _modules.update((name, one) for name, one in _sys.modules.items() if name.partition(".")[0] == "dorajit")
 
 
 def __getattr__(name):

@@ -56,7 +56,7 @@ def is_fsdp2_module(module):
 def _is_flattened(tensor):
     """Whether the tensor is a parameter of FSDP1, or a view of its flat parameter."""
     base = tensor._base
-    return (getattr(tensor, "_fsdp_flattened", False)
+    return ("_fsdp_flattened" in tensor.__dict__
             or base is not None and getattr(base, "_fsdp_flattened", False))
 
 
@@ -66,7 +66,12 @@ def writes_unseen(*weights):
     FSDP gathers into the same memory again and keeps the tensor's version. Plain parameters do not
     show whether they belong to fully_shard, so in a process that uses it any may.
     """
-    return _is_fsdp2_in_use() or any(hasattr(one, "ds_id") or _is_flattened(one) for one in weights)
+    if _is_fsdp2_in_use():
+        return True
+    for one in weights:
+        if "ds_id" in one.__dict__ or _is_flattened(one):
+            return True
+    return False
 
 
 def missing(tensor, least_dims=0):

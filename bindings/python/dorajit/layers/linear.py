@@ -48,17 +48,22 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         (float64 for float64 tensors). Differentiable any number of times.
 
     Raises:
-        TypeError: scale is not a float.
+        TypeError: scale is not a float; an argument is not a tensor of floating point numbers.
         ValueError: shapes or devices do not match.
-        RuntimeError: x and weight have different element types; also errors of PyTorch's matrix products.
+        RuntimeError: x, weight and bias have different element types; also errors of PyTorch's matrix products.
     """
     if type(scale) is not float and (not _is_compiling() or isinstance(scale, (bool, Tensor))):
         scale = checks.scale(_NAME, scale)
     if x.shape[-1:] != weight.shape[1:]:
         raise ValueError(f"{_NAME}: argument `x` has shape {tuple(x.shape)}, but `weight` has "
                          f"{tuple(weight.shape)}; give both as many columns")
-    out = at_once(None, x, weight, lora_A, lora_B, magnitude, scale, bias)
-    return _composed(x, weight, lora_A, lora_B, magnitude, scale, bias) if out is None else out
+    try:
+        out = at_once(None, x, weight, lora_A, lora_B, magnitude, scale, bias)
+        return _composed(x, weight, lora_A, lora_B, magnitude, scale, bias) if out is None else out
+    except (RuntimeError, TypeError, ValueError):
+        if bias is not None:
+            _check_bias(bias, x, weight)
+        raise
 
 
 def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None, dropout=None):
@@ -144,6 +149,18 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     return out if result is product else out.to(result)
 
 
+def _check_bias(bias, x, weight):
+    """Raises an error that names the bias if it is the cause of PyTorch's error, which does not."""
+    checks.tensors(_NAME, bias=bias)
+    checks.same_device(_NAME, weight=weight, bias=bias)
+    if bias.shape != weight.shape[:1]:
+        raise ValueError(f"{_NAME}: argument `bias` has shape {tuple(bias.shape)}, which does not match `weight` of "
+                         f"{tuple(weight.shape)}; give it ({weight.shape[0]},)")
+    if bias.dtype != weight.dtype == x.dtype and not _is_autocast_enabled(x.device.type):
+        raise RuntimeError(f"{_NAME}: argument `bias` has elements of {bias.dtype}, but `weight` of {weight.dtype}; give "
+                           "both one type")
+
+
 def _who_sees_traced(tensors, gains):
     """eligibility.who_sees under torch.compile. The operator computes norms and gain itself, and takes only
     matrices."""
@@ -169,5 +186,5 @@ def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
     result = F.linear(x, weight, bias)
     lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
     norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
-    factor = gain.gain(magnitude.reshape(-1), norms)
+    factor = gain.gain(magnitude, norms).reshape(-1)
     return tiers.total(lora, result, factor, scale, bias).to(result.dtype)

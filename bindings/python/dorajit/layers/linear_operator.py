@@ -128,4 +128,4 @@ def _differentiate(ctx, d_out, *_):
 for _name in _NAME, f"{_NAME}_forward":
     _library.add(_name, _SCHEMA.replace(_NAME, _name, 1), _forward, _fake_forward)
 _library.add(f"{_NAME}_backward", _BACKWARD_SCHEMA, _backward, _fake_backward)
-_library.register_node(_NAME, _expression, _differentiate, _save, _ops.dora_linear_forward.default)
+_library.register_node(_NAME, _expression, _differentiate, _save, _ops.dora_linear_forward)

@@ -10,12 +10,13 @@ from typing import Optional
 
 import torch
 from torch import Tensor
+from torch.utils import flop_counter
 
 from dorajit import checks, thresholds
 from dorajit.norms import dtensor_norm, norm_kernel, precision
 from dorajit.norms.matrix_norms import matrices, norms, sum_type
 from dorajit.operations import eligibility, gain, registration
-from dorajit.operations.eligibility import OPERATOR
+from dorajit.operations.eligibility import NATIVE, OPERATOR
 from dorajit.distributed import frameworks, gather
 
 # glibc returns larger blocks to the system, and each new block causes a page fault for every page: temporaries of
@@ -28,8 +29,8 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
     """The L2 norms of the rows of weight + scale * lora_B @ lora_A.
 
     Sums are float32 (float64 if an argument is float64), whatever the types of the arguments and the
-    autocast and TF32 settings of the process. Temporaries stay under the budget; B A is never
-    formed. The result is a constant for autograd, as in the definition of DoRA.
+    autocast and TF32 settings of the process. Temporaries stay under the budget; B A is never formed
+    (docs/layers.md has the exceptions). The result is a constant for autograd, as in the definition of DoRA.
 
     Args:
         weight: [out, in], with any strides; or the weight of a convolution, [out, in, ...].
@@ -53,9 +54,10 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
             parameter that FSDP or ZeRO-3 has sharded is not gathered.
     """
     operands = weight, lora_A, lora_B
-    if eligibility.constant_route(*operands) is OPERATOR:
-        return torch.ops.dorajit.factored_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
-                                               scale, chunk_mb)
+    route = eligibility.constant_route(*operands)
+    if route is not NATIVE:
+        run = torch.ops.dorajit.factored_norm if route is OPERATOR else _expression
+        return run(weight.detach(), lora_A.detach(), lora_B.detach(), scale, chunk_mb)
     made = norm_kernel.at_once(*operands, scale) if chunk_mb is None else None
     return made if made is not None else _computed(*operands, scale, chunk_mb)
 
@@ -69,6 +71,18 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb):
     if any(map(frameworks.is_dtensor, (weight, lora_A, lora_B))):
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget)
     return norms(*matrices(weight, lora_A, lora_B), scale, budget, sum_type(weight, lora_A, lora_B))
+
+
+def _expression(weight, lora_A, lora_B, scale, chunk_mb):
+    """weight_norm in two of PyTorch's operations, which have no budget: for observers of single operations."""
+    scale = checks.scale("weight_norm", scale)
+    check(weight, lora_A, lora_B)
+    dtype = sum_type(weight, lora_A, lora_B)
+    weight, a, b = (one.to(dtype) for one in matrices(weight, lora_A, lora_B))
+    # A compiler does not trace `full`; compiled products then have the process's setting of TF32.
+    context = precision.without_autocast if eligibility.is_compiling() else precision.full
+    with context(weight.device.type):
+        return torch.linalg.vector_norm(torch.addmm(weight, b, a, alpha=scale), dim=1)
 
 
 def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
@@ -125,3 +139,6 @@ _library = registration.Library("dorajit", "FRAGMENT")
 _library.add(
     "factored_norm", "factored_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, int? chunk_mb) -> Tensor",
     _computed, _fake_operator)
+registration.decompose(torch.ops.dorajit.factored_norm, _expression)
+flop_counter.register_flop_formula(torch.ops.dorajit.factored_norm)(
+    lambda weight, lora_A, *_, **__: 2 * math.prod(weight) * lora_A[0])

@@ -27,6 +27,18 @@ class Pass(NamedTuple):
 
     key: Optional[tuple] = None
     norms: Any = None
+    hook: Optional[weakref.ref] = None  # of the checkpoint around the pass; it lives as long as the graph
+
+
+def awaiting():
+    """The layers with a forward pass inside a checkpoint that a backward pass may still run again."""
+    with _lock:
+        return [layer for layer, one in _kept.items() if one.hook is not None and one.hook() is not None]
+
+
+def _hook():
+    hooks = top_hooks(False)
+    return weakref.ref(hooks[1]) if is_of_checkpoint(hooks) else None
 
 
 def is_only_pass():
@@ -41,7 +53,8 @@ def norms(layer, operands, scale, compute):
 
     A first forward pass always computes; its result is kept only if the pass may be inside a checkpoint. The result is
     reused once, if the version counters are unchanged and the layer had no other such pass since, so that it
-    cannot be the result of another pass.
+    cannot be the result of another pass. Like autograd, it does not see writes through `.data`: only reading the weights,
+    which takes as long as their norms, would show them.
 
     Args:
         layer: the module to which the norms belong.
@@ -77,14 +90,14 @@ def begin(layer, operands, scale):
             return (found.norms if found is not None and key is not None and found.key == key else None), None
         if key is not None and layer not in _kept:
             return None, key
-        _kept[layer] = Pass()  # there are several passes, or one whose norms may not be reused
+        _kept[layer] = Pass(hook=_hook())  # there are several passes, or one whose norms may not be reused
     return None, None
 
 
 def keep(layer, key, made):
     """Keeps the norms of a pass for which `begin` has returned this key."""
     with _lock:
-        _kept[layer] = Pass(key, made) if layer not in _kept else Pass()
+        _kept[layer] = Pass(key, made, _hook()) if layer not in _kept else Pass(hook=_hook())
 
 
 def _key(operands, scale):

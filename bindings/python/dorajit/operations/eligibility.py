@@ -3,8 +3,8 @@ directly. This module alone decides which of three routes a call takes (docs/pyt
 
 A call that nothing observes launches its kernel at once, in an autograd node where a graph is built. A call that
 a compiler, a mode or a tensor subclass observes goes through the operators of torch.library. A call for which
-these operators have no rule runs as an expression of PyTorch's own operations. On every route, tensors that the
-kernel refuses run in the same expression (dorajit.operations.dispatch).
+these operators have no rule, or that torch.jit.trace records, runs as an expression of PyTorch's own operations. On
+every route, tensors that the kernel refuses run in the same expression (dorajit.operations.dispatch).
 """
 
 import enum
@@ -36,6 +36,7 @@ _SIGNS = [(torch._C._len_torch_dispatch_stack, 0),
           (torch._C._is_tracing, False),
           (torch._C._functorch.maybe_current_level, None)]
 _TRANSFORM = "a transform of torch.func or forward-mode differentiation is active"
+_JIT = "torch.jit.trace or an exporter that uses it records the call, for programs that may run without dorajit"
 
 is_compiling = torch.compiler.is_compiling
 _is_jit_tracing = torch._C._is_tracing
@@ -72,8 +73,9 @@ def route(*tensors_and_scale, has_node=False, constant=None):
 
 def constant_route(*tensors):
     """The Route of a call whose result is a constant for autograd and transforms."""
-    is_seen = is_compiling() or (is_observed() and not any(map(frameworks.is_dtensor, tensors)))
-    return OPERATOR if is_seen else NATIVE
+    if not is_observed() or (not is_compiling() and any(map(frameworks.is_dtensor, tensors))):
+        return NATIVE
+    return OPERATOR if state.enabled and (is_compiling() or not _is_jit_tracing()) else EXPRESSION
 
 
 def is_observed():
@@ -90,12 +92,6 @@ def builds_graph(*operands):
             if isinstance(one, torch.Tensor) and one.requires_grad:
                 return True
     return False
-
-
-def keeps_inner(gain):
-    """Whether the operator computes inner for a backward pass. Not under torch.jit.trace, which compares the trace
-    with a run that builds no graph."""
-    return builds_graph(gain) and (is_compiling() or not _is_jit_tracing())
 
 
 def is_transformed(operands):
@@ -128,6 +124,8 @@ def why_expression(*tensors):
     would take them; or None."""
     if is_compiling():  # the compiler does not trace into operators that are differentiated in Python
         return _TRANSFORM if _has_transform() or _has_tangent(tensors) else None
+    if _is_jit_tracing():
+        return _JIT
     if is_transformed(tensors):
         return _TRANSFORM
     if any(map(frameworks.is_dtensor, tensors)):

@@ -2,6 +2,7 @@
 
 import torch
 
+from dorajit import checks
 from dorajit.distributed import frameworks, gather
 
 HALVES = frozenset({torch.float16, torch.bfloat16})
@@ -38,6 +39,7 @@ def gain(magnitude, norm):
         A tensor of the magnitude's shape; a DTensor if the magnitude is one.
 
     Raises:
+        TypeError: the magnitude is not a tensor of floating point numbers.
         ValueError: shapes or devices do not agree; the magnitude is not gathered, or is a DTensor
             over another mesh than the norm.
     """
@@ -46,6 +48,11 @@ def gain(magnitude, norm):
 
 def with_divisor(magnitude, norm):
     """(divisor, gain), both in the magnitude's shape. Arguments and errors are those of `gain`."""
+    if not isinstance(magnitude, torch.Tensor):
+        raise TypeError(f"magnitude: argument `magnitude` is a {type(magnitude).__name__}; give the layer a tensor with one "
+                        f"element for each of the weight's {norm.numel()} rows, which checkpoints have under "
+                        "`lora_magnitude_vector`")
+    checks.tensors("magnitude", magnitude=magnitude)
     gather.require("magnitude", "magnitude", magnitude, least_dims=0)
     if magnitude.numel() != norm.numel():
         raise ValueError(f"magnitude: argument `magnitude` has shape {tuple(magnitude.shape)}, but "

@@ -28,6 +28,7 @@ class Library(torch.library.Library):
     def register_autograd(self, name, plain, differentiate, save):
         """torch.library.register_autograd, and `plain`, the operator in PyTorch's own operations."""
         self._plain[name] = plain
+        decompose(getattr(getattr(torch.ops, self.ns), name), plain)
         torch.library.register_autograd(f"{self.ns}::{name}", differentiate, setup_context=save, lib=self)
 
     def register_node(self, name, plain, differentiate, save, forward):
@@ -48,6 +49,7 @@ class Library(torch.library.Library):
             return Node.forward(*operands)
 
         super().impl(name, _or_plain(name, autograd, plain), "Autograd", with_keyset=True)
+        decompose(forward, plain)
 
     def register_constant(self, name):
         """Registers an operator whose results are constants for autograd."""
@@ -83,6 +85,12 @@ class Library(torch.library.Library):
         if dispatch_key == "Autograd":  # from torch.library.register_autograd
             fn = _or_plain(op_name, fn, self._plain[op_name])
         super().impl(op_name, fn, dispatch_key, **options)
+
+
+def decompose(operator, plain):
+    """Registers `plain`, the operator in PyTorch's own operations, for exporters to programs without dorajit. The
+    exporter to ONNX uses this table; torch.compile and torch.export do not."""
+    torch._decomp.decomposition_table[operator.default] = plain
 
 
 def _or_plain(name, differentiable, plain):

@@ -202,13 +202,13 @@ def compose(lora, base, gain, scale, inplace):
             return lora.copy_(compose(lora, base, gain, scale, False))
         _ops.compose_(lora, base, gain, scale)
         return lora
-    if eligibility.keeps_inner(gain):
+    if eligibility.builds_graph(gain):
         return _ops.compose_inner(lora, base, gain, scale)[0]
     return _ops.compose(lora, base, gain, scale)
 
 
 def compose_residual(lora, result, gain, bias, scale):
     """fused_dora_compose_residual as an operator; traceable."""
-    if eligibility.keeps_inner(gain):
+    if eligibility.builds_graph(gain):
         return _ops.compose_residual_inner(lora, result, gain, bias, scale)[0]
     return _ops.compose_residual(lora, result, gain, bias, scale)

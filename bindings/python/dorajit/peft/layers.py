@@ -9,7 +9,6 @@ import inspect
 
 import torch
 from peft.tuners.lora import dora
-from peft.utils.other import transpose
 
 from dorajit.checks import PLAIN
 from dorajit.control import state
@@ -103,8 +102,8 @@ def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, a
         reason = unfit(weight)
         if reason is not None:
             return reason, None, None
-        if kind is torch.nn.Linear:
-            weight = transpose(weight, layer.fan_in_fan_out)
+        if kind is torch.nn.Linear and layer.fan_in_fan_out:
+            weight = weight.t()
         return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
 
 
@@ -233,8 +232,8 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
         return unfit(base_layer.weight)
     if any(map(frameworks.is_dtensor, (x, base_result))):  # tensor parallelism
         return "the input or the base result is a DTensor"
-    if (kind is torch.nn.Linear and base_result is not None and base_result.shape[-1] != layer.weight.numel()
-            and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
+    if (kind is torch.nn.Linear and base_result is not None and frameworks.is_dtensor(getattr(base_layer, "weight", None))
+            and base_result.shape[-1] != layer.weight.numel()):
         return "the base result has only the columns of one rank"
     return None
 

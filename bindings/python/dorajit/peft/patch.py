@@ -10,6 +10,7 @@ import torch
 
 from dorajit import fork_lock
 from dorajit.layers import plain_linear
+from dorajit.norms import recomputation
 from dorajit.peft import declined, generation
 
 _lock = fork_lock.make()
@@ -38,7 +39,8 @@ class Patch:
         return dict(declined.reasons)
 
     def undo(self) -> None:
-        """Reverts the patch. Other patches stay active. A second call does nothing."""
+        """Reverts the patch. Other patches stay active. A second call does nothing. Call it after the backward passes of
+        checkpoints that ran under the patch (torch.utils.checkpoint with use_reentrant=False)."""
         global _everywhere
         with _lock:
             if self not in _patches:
@@ -57,6 +59,12 @@ class Patch:
                     if vars(owner).get(name) is installed:  # a later replacement stays, and may call the installed one
                         setattr(owner, name, static)
                         del _originals[owner, name]
+        if any(type(one).__module__ == "peft.tuners.lora.dora" and not _is_patched(one)
+               for one in recomputation.awaiting()):
+            warnings.warn("Patch.undo: a checkpoint ran layers under the patch, and its backward pass is still to come. "
+                          "PyTorch then runs the checkpoint's forward pass again, in PEFT's own methods, which save other "
+                          "tensors, and raises a CheckpointError. Undo the patch after the backward pass",
+                          RuntimeWarning, stacklevel=2)
 
     def __enter__(self) -> "Patch":
         return self
