@@ -182,8 +182,8 @@ struct WeightNormPrograms {
       T buffer;
       const T magnitude =
           *operands.template load<kNormMagnitude>(address(kNormMagnitude, 0, row), 1, &buffer);
-      const T divisor = divisor_of<T>(operands.round_to_magnitude(norm),
-                                      static_cast<T>(least_norm(operands.type(kNormMagnitude))));
+      const T divisor = operands.round_to_magnitude(
+          divisor_of<T>(norm, static_cast<T>(least_norm(operands.type(kNormMagnitude)))));
       const T gain = magnitude / divisor;
       operands.template store<kNormGain>(&gain, 1, address(kNormGain, 0, row));
       if (operands.type(kNormDivisor) != ElementType::kAbsent) {

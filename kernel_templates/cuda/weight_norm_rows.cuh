@@ -53,8 +53,8 @@ struct WeightNormOperands {
       using Magnitude = Element<kType[kMagnitude]>;
       const T magnitude = Magnitude::widen(
           static_cast<const Bits<kMagnitude>*>(arguments.operands[kMagnitude].data)[row]);
-      const T divisor = divisor_of<T>(Magnitude::widen(Magnitude::narrow(norm)),
-                                      static_cast<T>(least_norm(kType[kMagnitude])));
+      const T least = static_cast<T>(least_norm(kType[kMagnitude]));
+      const T divisor = Magnitude::widen(Magnitude::narrow(divisor_of<T>(norm, least)));
       store<kGain>(arguments, row, magnitude / divisor);
       store<kDivisor>(arguments, row, divisor);
     }

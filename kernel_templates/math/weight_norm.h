@@ -87,13 +87,13 @@ DORAJIT_FORMULA T add_to_chain(T scale, T product, T weight, T chain) {
   return fused_multiply_add(value, value, chain);
 }
 
-// The minimum divisor of a magnitude of this type.
+// The minimum divisor of a magnitude of this type. float16 would round 1e-12 to 0.
 constexpr double least_norm(ElementType magnitude) {
-  return magnitude == ElementType::kFloat16 || magnitude == ElementType::kBfloat16 ? 1e-6 : 1e-12;
+  return magnitude == ElementType::kFloat16 ? 1e-6 : 1e-12;
 }
 
-// The divisor of a row's magnitude that gives its gain. The caller has rounded `norm` to the type
-// of the magnitude and widened it again.
+// The divisor of a row's magnitude that gives its gain. The caller rounds it to the type of the
+// magnitude and widens it again, so that a magnitude made from any norm has a gain of exactly 1.
 template <class T>
 DORAJIT_FORMULA T divisor_of(T norm, T least) {
   return norm < least ? least : norm;  // propagates NaN

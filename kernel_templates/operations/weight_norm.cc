@@ -118,10 +118,9 @@ void evaluate(const KernelArguments& arguments, const Variant& variant) {
     const ElementType type = variant.types[kNormMagnitude];
     double rounded = 0;
     const OperandArgument place{.data = &rounded, .row_stride = 0};
-    store_element<double>(place, type, 0, 0, norm);
-    rounded = load_element<double>(place, type, 0, 0);
+    store_element<double>(place, type, 0, 0, divisor_of(norm, least_norm(type)));
+    const double divisor = load_element<double>(place, type, 0, 0);
     const double magnitude = load_element<double>(arguments.operands[kNormMagnitude], type, 0, row);
-    const double divisor = divisor_of(rounded, least_norm(type));
     store_element<double>(arguments.operands[kNormGain], variant.types[kNormGain], 0, row,
                           magnitude / divisor);
     store_element<double>(arguments.operands[kNormDivisor], variant.types[kNormDivisor], 0, row,
@@ -146,8 +145,8 @@ extern constinit const Operation operation_weight_norm = checked({
     .name = "weight_norm",
     .documentation =
         "norm = the norms of the rows of weight + scale * lora_B @ lora_A, norm_square "
-        "= their squares, gain = magnitude / divisor, divisor = the norm, rounded to the "
-        "magnitude's type, and no less than its eps",
+        "= their squares, gain = magnitude / divisor, divisor = the norm, no less than the eps of "
+        "the magnitude's type and rounded to it",
     .dimensions = kDimensions,
     .operands = kOperands,
     .scalars = kScalars,

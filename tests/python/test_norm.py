@@ -315,11 +315,11 @@ def test_weight_norm_of_non_finite_rows_is_not_finite(device):
 
 def test_gain_of_zero_row_is_finite(device):
     from dorajit.operations.gain import gain
-    for dtype, eps in ((torch.float32, 1e-12), (torch.float64, 1e-12), (torch.bfloat16, 1e-6)):
+    for dtype, eps in ((torch.float32, 1e-12), (torch.float64, 1e-12), (torch.bfloat16, 1e-12), (torch.float16, 1e-6)):
         magnitude = torch.tensor([0.0, 1.0], device=device, dtype=dtype, requires_grad=True)
         found = gain(magnitude, torch.zeros(2, device=device))
         assert found.isfinite().all() and found[0] == 0
-        torch.testing.assert_close(found[1].item(), 1 / eps, rtol=1e-2, atol=0)
+        torch.testing.assert_close(found[1].item(), 1 / eps, rtol=2e-2, atol=0)
         found.sum().backward()
         assert magnitude.grad is not None
 

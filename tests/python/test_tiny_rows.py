@@ -3,6 +3,7 @@
 import dorajit
 import pytest
 import torch
+from dorajit.operations import gain
 from torch import nn
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
@@ -110,6 +111,37 @@ def test_zero_row_learns(device, of):
             (model(x) - wanted).square().mean().backward()
             optimizer.step()
         assert model(x)[:, ROW].abs().max() > 0.1 and magnitude[ROW].abs() > 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("norm", [0.0, 1e-8, 3e-7, 4e-6, 1e-3])
+@pytest.mark.parametrize("cast", [True, False])
+def test_new_adapter_with_magnitudes_of_any_type_changes_nothing(device, kind, dtype, norm, cast):
+    if cast and dtype is torch.float16 and norm < 1e-6:
+        pytest.skip("a float32 magnitude below eps is not kept by float16")
+    with dorajit.patch_peft(strict=True), torch.no_grad():
+        model, layer, before = made(kind, device, norm, dtype, cast)
+        model.to(dtype)
+        x = model.base_model.model.example(device, dtype)
+        assert layer.lora_magnitude_vector["default"].weight.dtype is dtype
+        assert torch.equal(model(x), layer.get_base_layer()(x))
+        model.merge_adapter()
+        torch.testing.assert_close(layer.get_base_layer().weight, before, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_new_magnitude_of_any_norm_has_a_gain_of_exactly_one(device, dtype):
+    norms = torch.tensor([0, 1e-8, 3e-7, 4e-6, 1], device=device)
+    assert torch.equal(gain.gain(gain.magnitude_of(norms, dtype), norms), torch.ones(5, device=device))
+
+
+def test_new_layer_cast_to_bfloat16_changes_nothing(device):
+    base = nn.Linear(20, 4, bias=False, device=device, dtype=torch.bfloat16)
+    with torch.no_grad():
+        base.weight *= torch.tensor([[0], [1e-8], [4e-6], [1]], device=device)
+        layer = dorajit.nn.DoRALinear(base, 4).bfloat16()
+        assert torch.equal(layer.gain(), torch.ones(4, device=device))
 
 
 def test_patching_a_model_makes_its_zero_rows_trainable(device):

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -147,8 +148,10 @@ bool has_ended(const FileDescriptor& daemon, std::chrono::milliseconds limit) {
 // `options` are those of dorajitd.
 Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> options) {
   auto status = ask_status(invocation);
-  const bool is_started = !status;
-  if (is_started) {
+  bool is_started = false;
+  if (!status) {
+    // Makes a daemon that goes to the background a child of this process.
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     options.insert(options.begin(), {"--cache-dir", invocation.settings.cache_dir});
     DORAJIT_ASSIGN(const int code, run_dorajitd(std::move(options)));
     if (code != 0) return static_cast<ExitCode>(code);  // it has printed the reason
@@ -158,6 +161,7 @@ Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> op
       std::this_thread::sleep_for(kFollowInterval);
     }
     if (!status) return std::unexpected(status.error());
+    is_started = ::waitpid(pid_in(*status), nullptr, WNOHANG) >= 0;  // a child of this process
   }
   const std::string log = log_path(invocation);
   return print_result(

@@ -121,6 +121,7 @@ TEST(CliDaemon, StartFindsADaemonWhoseSocketWasDeleted) {
   ASSERT_TRUE(std::filesystem::remove(sandbox.folder() + "/dorajitd.sock"));
   const CliResult again = sandbox.run({"daemon", "start", "--json"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.document()["started"], false);
   EXPECT_EQ(again.document()["pid"], first["pid"]);
   EXPECT_EQ(sandbox.run({"daemon", "stop"}).exit_code, 0);
 }

@@ -1,12 +1,15 @@
 // The calls of weight_norm that the C ABI refuses, and its results for non-finite values.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <format>
 #include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "kernel_templates/registry.h"
 #include "tests/bindings/c/c_abi_fixture.h"
 
 namespace dorajit::bindings {
@@ -98,6 +101,45 @@ TEST_F(WeightNormTest, NonFiniteElementAffectsOnlyItsRow) {
   ASSERT_EQ(run().message, "");
   for (const std::size_t row : {1U, 2U, 4U}) EXPECT_FALSE(std::isfinite(norm_.get(row))) << row;
   for (const std::size_t row : {0U, 3U}) EXPECT_TRUE(std::isfinite(norm_.get(row))) << row;
+}
+
+TEST_F(WeightNormTest, MagnitudeMadeFromTheDivisorHasAGainOfExactlyOne) {
+  using enum ElementType;
+  constexpr std::array kNorms = {0.0, 1e-8, 3e-7, 1e-3};
+  constexpr std::int64_t kCount = kNorms.size();
+  for (const ElementType type : {kFloat16, kBfloat16, kFloat32, kFloat64}) {
+    const ElementType wide = type == kFloat64 ? kFloat64 : kFloat32;
+    HostArray weight(wide, kCount);
+    HostArray zeros(wide, kCount);
+    HostArray magnitude(type, kCount);
+    HostArray gain(wide, kCount);
+    HostArray divisor(wide, kCount);
+    for (std::size_t row = 0; row < kNorms.size(); ++row) weight.set(row, kNorms[row]);
+    const Tensor w(weight, {kCount, 1});
+    const Tensor a(zeros, {1, 1});
+    const Tensor b(zeros, {kCount, 1});
+    const Tensor m(magnitude, {kCount});
+    const Tensor g(gain, {kCount});
+    const Tensor d(divisor, {kCount});
+    const std::array<const DLTensor*, 8> tensors = {w.get(), a.get(), b.get(), m.get(),
+                                                    nullptr, nullptr, g.get(), d.get()};
+    const auto launch = [&] {
+      dorajit_error* error = nullptr;
+      const dorajit_status status =
+          dorajit_launch(engine_.get(), nullptr, operation_, tensors.data(), tensors.size(),
+                         &kScale, 1, nullptr, 0, &error);
+      return take(status, error).message;
+    };
+    ASSERT_EQ(launch(), "");
+    for (std::size_t row = 0; row < kNorms.size(); ++row) magnitude.set(row, divisor.get(row));
+    ASSERT_EQ(launch(), "");
+    const double least = type == kFloat16 ? 1e-6 : 1e-12;
+    for (std::size_t row = 0; row < kNorms.size(); ++row) {
+      const std::string of = std::format("{} {}", kernels::name(type), kNorms[row]);
+      EXPECT_EQ(gain.get(row), 1) << of;
+      EXPECT_NEAR(divisor.get(row) / std::max(kNorms[row], least), 1, 0.02) << of;
+    }
+  }
 }
 
 TEST_F(WeightNormTest, NoRowsNeedNoMemory) {

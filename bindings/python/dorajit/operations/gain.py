@@ -10,7 +10,7 @@ HALVES = frozenset({torch.float16, torch.bfloat16})
 
 def eps(dtype):
     """The lower bound of the norm by which a magnitude of this type is divided."""
-    return 1e-6 if dtype in HALVES else 1e-12
+    return 1e-6 if dtype is torch.float16 else 1e-12
 
 
 def magnitude_of(norm, dtype):
@@ -19,16 +19,15 @@ def magnitude_of(norm, dtype):
 
 
 def divisor(norm, dtype):
-    """The divisor of a magnitude of this type: max(norm, eps) with the norm rounded to that type, in float32 for
-    16-bit types."""
+    """The divisor of a magnitude of this type: max(norm, eps) rounded to that type, in float32 for 16-bit types."""
     wide = torch.float32 if dtype in HALVES else dtype
-    return norm.to(dtype).to(wide).clamp_min(eps(dtype))
+    return norm.clamp_min(eps(dtype)).to(dtype).to(wide)
 
 
 def gain(magnitude, norm):
     """magnitude / max(norm, eps), differentiable for the magnitude; the norm is a constant.
 
-    The norm is first rounded to the magnitude's type, so that a magnitude made from the norm gives
+    max(norm, eps) is rounded to the magnitude's type, so that a magnitude made from the norm gives
     exactly 1. The gain of a 16-bit magnitude is float32.
 
     Args:
