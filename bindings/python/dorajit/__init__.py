@@ -8,7 +8,8 @@ The operations and layers need PyTorch; everything else works without it. See do
 
 from dorajit import _native, errors
 from dorajit.tools.cache import cache
-from dorajit.control import disabled, force_native, set_dropout, set_save_outputs, tuning
+from dorajit.control import (disabled, force_native, set_dropout, set_low_rank_dtype, set_save_outputs,
+                             tuning)
 from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error, FallbackError,
                             InternalError, InvalidArgumentError, NoCompilerError, NoDriverError,
                             OutOfMemoryError, UnsupportedError, WrongDeviceError)
@@ -20,8 +21,8 @@ try:
 except ImportError as error:
     _torch, _why_not = None, error.with_traceback(None)
 
-__all__ = ["cache", "disabled", "force_native", "set_dropout", "set_save_outputs", "tuning", "CacheError", "CaptureUnsafeError",
-           "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
+__all__ = ["cache", "disabled", "force_native", "set_dropout", "set_low_rank_dtype", "set_save_outputs", "tuning",
+           "CacheError", "CaptureUnsafeError", "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
            "InvalidArgumentError", "NoCompilerError", "NoDriverError", "OutOfMemoryError",
            "UnsupportedError", "WrongDeviceError"]
 _without_torch = len(__all__)

@@ -40,8 +40,9 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         scale: a float.
         bias: [out_features], or None. It is not scaled.
 
-    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once. The norm
-    uses the weight as it is. It uses the cast factors if they have the weight's type, else the factors as they are.
+    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once; so are both
+    factors over a 16-bit x after dorajit.set_low_rank_dtype("base"). The norm uses the weight as it is. It uses the cast
+    factors if they have the weight's type, else the factors as they are.
 
     Returns:
         [..., out_features], in the type of torch.nn.functional.linear(x, weight, bias), rounded once from float32
@@ -101,6 +102,8 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         x = _cast(x, product)
         bias = bias if bias is None else _cast(bias, product)
         matrix = weight if base is not None else _cast(weight, product)
+    if dtype is not x.dtype and x.dtype in gain.HALVES and state.low_rank_dtype == "base":
+        dtype = dtype if dtype is torch.float64 else x.dtype
     if base is not None and bias is not None and bias.dtype is not x.dtype:  # such layers add a bias of any type
         bias = bias.to(x.dtype)
     if is_traced:
@@ -167,7 +170,8 @@ def of_norm(weight, lora_A, lora_B, a, b):
 
 def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
     result = F.linear(x, weight, bias)
-    lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
-    norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
+    with precision.of_adapter(result):
+        lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
+        norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
     factor = gain.gain(magnitude.reshape(-1), norms)
     return tiers.total(lora, result, factor, scale, bias).to(result.dtype)

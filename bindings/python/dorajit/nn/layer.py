@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dorajit.control import state
 from dorajit.layers import tiers
-from dorajit.norms import norm, recomputation
+from dorajit.norms import norm, precision, recomputation
 from dorajit.operations import gain
 from dorajit.nn import merging
 from dorajit.distributed import frameworks, gather
@@ -100,12 +100,16 @@ class DoRALayer(nn.Module):
 
     def _adapted(self, x, result):
         """The output of a layer that runs its factors as modules, from the base result of x."""
+        with precision.of_adapter(result):
+            return self._with_modules(x, result).to(result.dtype)
+
+    def _with_modules(self, x, result):
         given = x.to(self.lora_A.weight.dtype)
         if self._drops and state.dropout == "low_rank":
             given = self.lora_dropout(given)
         if not self._drops or state.dropout == "low_rank":
             lora = self.lora_B(self.lora_A(given))
-            return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
+            return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result))
         given, factor = self.lora_dropout(given), self.gain()
         lora, fresh = self.lora_B(self.lora_A(given)), tiers.is_fresh(self.lora_B)
         if gather.is_here(self.base_layer.weight):
@@ -114,7 +118,7 @@ class DoRALayer(nn.Module):
             base = self.base_layer(given.to(x.dtype)).to(lora.dtype)
             base = tiers.without_bias(base, self._bias(base), factor)
             delta = tiers.delta(lora, base, factor, self.scaling, fresh)
-        return (result + delta).to(result.dtype)
+        return result + delta
 
     @property
     def _drops(self):

@@ -14,7 +14,7 @@ from peft.utils.other import transpose
 from dorajit.checks import PLAIN
 from dorajit.control import state
 from dorajit.layers import base_weight, dropout, plain_linear, tiers
-from dorajit.norms import norm, recomputation
+from dorajit.norms import norm, precision, recomputation
 from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import SOMEBODY
 from dorajit.peft import declined
@@ -56,14 +56,15 @@ def _variant_forward_of(kind):
         parts = module._modules
         lora_A, lora_B = (parts[one]._modules[active_adapter] for one in ("lora_A", "lora_B"))
         scaling = module.scaling[active_adapter]
-        if layer is not None:
-            reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
-            if reason is None:
-                return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
-        if is_low_rank:  # PEFT's method would drop x again, and give the delta no base result
-            return result + module.lora_magnitude_vector[active_adapter](
-                x, lora_A=lora_A, lora_B=lora_B, scaling=scaling, base_layer=base_layer, base_result=result)
-        return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
+        with precision.of_adapter(result):
+            if layer is not None:
+                reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
+                if reason is None:
+                    return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
+            if is_low_rank:  # PEFT's method would drop x again, and give the delta no base result
+                return result + module.lora_magnitude_vector[active_adapter](
+                    x, lora_A=lora_A, lora_B=lora_B, scaling=scaling, base_layer=base_layer, base_result=result)
+            return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
     return forward
 
 
@@ -145,9 +146,10 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)
-    with gather.whole(base_layer, layer):
-        factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
-    lora = module._embed(x, a.T) @ b.T
+    with precision.of_adapter(result):
+        with gather.whole(base_layer, layer):
+            factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
+        lora = module._embed(x, a.T) @ b.T
     embed_scale = module._get_embed_scale()
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)

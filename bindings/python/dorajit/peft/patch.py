@@ -1,5 +1,6 @@
 """Replaces methods of PEFT by those of dorajit.peft.layers, and restores them."""
 
+import contextlib
 import functools
 import inspect
 import re
@@ -8,7 +9,7 @@ from typing import Optional
 
 import torch
 
-from dorajit import fork_lock
+from dorajit import control, fork_lock
 from dorajit.layers import plain_linear
 from dorajit.peft import declined, generation
 
@@ -28,9 +29,9 @@ class Patch:
         refused: method -> the reason why it was not replaced.
     """
 
-    def __init__(self, model, replaced, refused, marked):
+    def __init__(self, model, replaced, refused, marked, choices):
         self.model, self.replaced, self.refused = model, replaced, refused
-        self._marked = marked
+        self._marked, self._choices = marked, choices
 
     @property
     def declined(self) -> dict[str, int]:
@@ -43,6 +44,7 @@ class Patch:
         with _lock:
             if self not in _patches:
                 return
+            self._choices.close()
             if self.model is None:
                 _everywhere -= 1
             for module in self._marked:
@@ -70,13 +72,16 @@ class Patch:
             ">" if self in _patches else ", undone>")
 
 
-def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False) -> Patch:
+def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False, dropout: Optional[str] = None,
+               low_rank_dtype: Optional[str] = None) -> Patch:
     """Makes PEFT's DoRA layers use dorajit. Results change only by rounding, checkpoints do not change. `generate` of
     transformers runs inside dorajit.frozen_weights(). Thread-safe.
 
     Args:
         model: patch only the DoRA layers that this model has now; None: all present and future layers.
         strict: raise an error instead of a warning if a method has to be left to PEFT.
+        dropout, low_rank_dtype: values of dorajit.set_dropout() and set_low_rank_dtype(), which they override in the
+            whole process until the patch is undone; None: as set there.
 
     Returns:
         A Patch: `.undo()` reverts it, and so does the end of `with dorajit.patch_peft():`. Patches
@@ -85,7 +90,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
     Raises:
         ImportError: PEFT is not installed.
         TypeError: the model is not a torch.nn.Module.
-        ValueError: the model has no DoRA layers.
+        ValueError: the model has no DoRA layers; an unknown value of `dropout` or `low_rank_dtype`.
         RuntimeError: with `strict`, a method of this version of PEFT cannot be replaced.
     """
     global _everywhere
@@ -96,6 +101,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
     if model is not None and not isinstance(model, torch.nn.Module):
         raise TypeError(f"patch_peft: argument `model` is a {type(model).__name__}; pass a "
                         "torch.nn.Module, or nothing for all models")
+    chosen = {name: control.check_choice("patch_peft", name, name, value)
+              for name, value in (("dropout", dropout), ("low_rank_dtype", low_rank_dtype)) if value is not None}
     targets, refused = _targets(peft)
     if refused:
         message = (f"patch_peft: some methods of PEFT {peft.__version__} are not replaced: "
@@ -114,8 +121,11 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
             _everywhere += 1
         for module in layers + generating:
             setattr(module, _MARK, vars(module).get(_MARK, 0) + 1)
+        choices = contextlib.ExitStack()
+        for name, value in chosen.items():
+            choices.enter_context(control.state.switches[name].override(value, is_of_thread=False))
         patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused,
-                      layers + generating)
+                      layers + generating, choices)
         _patches.append(patch)
     if layers:
         from dorajit.peft import magnitudes
