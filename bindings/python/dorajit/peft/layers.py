@@ -95,8 +95,7 @@ def module_forward(original, self, x, *args, **kwargs):
 def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
     """(None, the weight, the gain) of a layer over a base layer of this class; (reason, None, None) if the call has to
     be left to PEFT."""
-    reason = (_grouped(kind, base_layer) or _unfit_scaling(scaling)
-              or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result))
+    reason = why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result)
     if reason is not None:
         return reason, None, None
     with gather.whole(base_layer, lora_A, lora_B):
@@ -107,6 +106,21 @@ def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, a
         if kind is torch.nn.Linear:
             weight = transpose(weight, layer.fan_in_fan_out)
         return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
+
+
+def why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result):
+    """The reason, as text, why a call is left to PEFT whatever the base weight is, or None."""
+    return (_grouped(kind, base_layer) or _unfit_scaling(scaling)
+            or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result))
+
+
+def why_declined_embedding(layer, a, b, scaling, base_layer):
+    """The same for an embedding."""
+    reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
+    if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
+        # FSDP reduces the gradient only if the wrapped module is called.
+        reason = "FSDP wraps the magnitude of an embedding by itself"
+    return reason
 
 
 _Conv = torch.nn.modules.conv._ConvNd
@@ -139,10 +153,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     layer = module.lora_magnitude_vector[active_adapter]
     base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
-    reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
-    if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
-        # FSDP reduces the gradient only if the wrapped module is called.
-        reason = "FSDP wraps the magnitude of an embedding by itself"
+    reason = why_declined_embedding(layer, a, b, scaling, base_layer)
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)

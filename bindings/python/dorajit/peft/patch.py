@@ -10,7 +10,7 @@ from typing import Optional
 import torch
 
 from dorajit import control, fork_lock
-from dorajit.layers import plain_linear
+from dorajit.layers import explain, plain_linear
 from dorajit.peft import declined, generation
 
 _lock = fork_lock.make()
@@ -111,25 +111,26 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
             raise RuntimeError(message + ". PEFT 0.18 to 0.21 is supported")
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     layers = [] if model is None or not targets else _layers_of(model)
-    generate = generation.target() if targets else {}
-    generating = [] if model is None else generation.modules_of(model)
+    wholes = _wholes() if targets else {}  # methods of whole models
+    others = [] if model is None else [one for one in model.modules() if isinstance(one, tuple(kind for kind, _ in wholes))]
     with _lock:
-        for (owner, name), replacement in {**targets, **generate}.items():
+        for (owner, name), replacement in {**targets, **wholes}.items():
             if (owner, name) not in _originals:
                 _install(owner, name, replacement)
         if model is None:
             _everywhere += 1
-        for module in layers + generating:
+        for module in layers + others:
             setattr(module, _MARK, vars(module).get(_MARK, 0) + 1)
         choices = contextlib.ExitStack()
         for name, value in chosen.items():
             choices.enter_context(control.state.switches[name].override(value, is_of_thread=False))
         patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused,
-                      layers + generating, choices)
+                      layers + others, choices)
         _patches.append(patch)
     if layers:
-        from dorajit.peft import magnitudes
+        from dorajit.peft import magnitudes, report
         magnitudes.refine(model)
+        report.warn_of_halves(model)
     return patch
 
 
@@ -171,6 +172,14 @@ def _targets(peft):
         else:
             refused[f"{owner.__name__}.{name}"] = reason
     return targets, refused
+
+
+def _wholes():
+    from dorajit.peft import report
+    from peft import PeftModel
+    from peft.tuners.tuners_utils import BaseTuner
+    # Models for a task call the tuner; others, PeftModel itself, call the base model.
+    return {**generation.target(), (PeftModel, "forward"): report.first_call, (BaseTuner, "forward"): report.first_call}
 
 
 def _adding_quantized_classes(replacement):
@@ -230,6 +239,17 @@ def _is_patched(subject):
         return True
     layers = getattr(subject, "lora_magnitude_vector", None)  # of a module with DoRA layers
     return layers is not None and any(hasattr(one, _MARK) for one in layers.values())  # through FSDP's wrapper
+
+
+def _read(module):
+    """How a module of PEFT runs, for dorajit.layers.explain; None for others and those that are not patched."""
+    if not getattr(module, "lora_magnitude_vector", None) or not _is_patched(module):
+        return None
+    from dorajit.peft import report
+    return report.of_module(module)
+
+
+explain.readers.append(_read)
 
 
 def _layers_of(model):
