@@ -161,6 +161,33 @@ def test_table_groups_layers_and_names_choices_and_magnitudes(device):
     assert "3  trained magnitudes have 16 bits" in rows[2]
 
 
+def test_layer_with_sharded_parameters_is_not_predicted():
+    """FSDP frees the memory of weights between forward passes."""
+    layer = dorajit.nn.DoRALinear(nn.Linear(IN, OUT), RANK)
+    layer.base_layer.weight.untyped_storage().resize_(0)
+    assert dorajit.explain_dispatch(layer)[""].path == "sharded"
+
+
+class Wrapper(nn.Module):
+    """Passes attributes on, as FullyShardedDataParallel does."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.module, name)
+
+
+def test_layers_in_wrappers_are_counted_once():
+    with dorajit.patch_peft(strict=True):
+        for layer in dorajit.nn.DoRALinear(nn.Linear(IN, OUT), RANK), layer_of(adapted(plain, "cpu")):
+            assert list(dorajit.explain_dispatch(Wrapper(layer))) == ["module"]
+
+
 def test_model_without_layers_raises():
     with pytest.raises(ValueError, match="a model without DoRA layers"):
         dorajit.explain_dispatch(nn.Linear(2, 2))

@@ -64,11 +64,11 @@ def of_model(model):
     found = ModelDispatch()
     for name, module in model.named_modules():
         made = next(filter(None, (read(module) for read in readers)), None)
-        if made is None and isinstance(getattr(module, "lora_magnitude_vector", None), nn.ModuleDict):
-            layers = module.lora_magnitude_vector
-            made = layers and (Dispatch(PEFT, "the model is not patched; call dorajit.patch_peft()"),
-                               [one.weight for one in layers.values()])
-        if made:
+        layers = module._modules.get("lora_magnitude_vector")  # PEFT's; empty without DoRA
+        if made is None and layers:
+            made = (Dispatch(PEFT, "the model is not patched; call dorajit.patch_peft()"),
+                    [one.weight for one in layers.values()])
+        if made is not None:
             found[name], magnitudes = made
             found.halves += sum(one.requires_grad and one.dtype in HALVES for one in magnitudes)
     return found

@@ -243,7 +243,7 @@ def _is_patched(subject):
 
 def _read(module):
     """How a module of PEFT runs, for dorajit.layers.explain; None for others and those that are not patched."""
-    if not getattr(module, "lora_magnitude_vector", None) or not _is_patched(module):
+    if not module._modules.get("lora_magnitude_vector") or not _is_patched(module):
         return None
     from dorajit.peft import report
     return report.of_module(module)
