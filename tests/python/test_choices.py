@@ -13,18 +13,18 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 
 import peft_models
 from perturbed import perturb
-from recipes import BASES, BF16, F32, IN, OUT, RANK, adapted, assert_near, is_node, plain, step
+from recipes import BASES, BF16, F32, IN, OUT, RANK, adapted, assert_near, hqq, is_node, nf4, plain, step
 
 HALVES = [BF16, torch.float16]
 
 
-def as_under_autocast(run):
+def as_under_autocast(run, bound=0):
     """Compares a step with the chosen type, without autocast, with the step of the default under autocast."""
     with dorajit.patch_peft(strict=True):
         expected = run(True)
     with dorajit.patch_peft(strict=True, low_rank_dtype="base"):
         found = run(False)
-    assert_near(found[0], expected[0], 0)
+    assert_near(found[0], expected[0], bound)
     return found[1]
 
 
@@ -33,6 +33,8 @@ def as_under_autocast(run):
 @pytest.mark.parametrize("reentrant", [None, True, False])
 def test_products_in_the_type_of_the_base_are_those_of_autocast(device, dropout_meaning, base, dropout, meaning,
                                                                 reentrant):
+    if device == "cuda" and base in (nf4, hqq) and dropout and meaning == "peft":
+        pytest.skip("PEFT casts x for these only without autocast, and on a GPU the mask depends on the type")
     model = adapted(base, device, BF16, True, dropout)
     dropout_meaning(meaning)
     x = torch.randn(2, 16, IN, device=device).to(BF16)
@@ -73,7 +75,8 @@ def test_other_layers_have_the_same_type(device, kind):
         found = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
         model.zero_grad()
         return {"out": out.detach(), **found}, out
-    assert as_under_autocast(run).dtype is BF16
+    bound = 0 if device == "cpu" else 1e-3  # cuDNN's gradients have no fixed order of sums
+    assert as_under_autocast(run, bound).dtype is BF16
 
 
 def test_function_and_compiled_layer_have_the_same_type(device, fresh_compiler):
