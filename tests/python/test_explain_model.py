@@ -154,8 +154,8 @@ def test_table_groups_layers_and_names_choices_and_magnitudes(device):
     hook(layer_of(models[2]).lora_A["default"])
     with dorajit.patch_peft(strict=True, dropout="low_rank", low_rank_dtype="base"):
         first, *rows = str(dorajit.explain_dispatch(models)).splitlines()
-    assert first == ("2 of 3 DoRA layers run as one node, 1 composed; dropout: low_rank, low-rank products without autocast: "
-                     "base")
+    assert first == ("2 of 3 DoRA layers run as one node, 1 composed; dropout: low_rank, low-rank products without "
+                     "autocast: base")
     assert rows[0].split() == ["2", "node", "one", "autograd", "node"]
     assert "composed  lora_A has hooks" in rows[1] and "remove them" in rows[1] and "(2.base_model.model.0)" in rows[1]
     assert "3  trained magnitudes have 16 bits" in rows[2]

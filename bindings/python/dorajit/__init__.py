@@ -30,7 +30,8 @@ __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_as
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
             "FusedDoRAComposeFunction", "Kernel", "explain_dispatch", "warmup", "weight_norm", "nn",
             "dora_linear", "frozen_weights", "patch_peft", "Dispatch", "ModelDispatch",
-            "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb", "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
+            "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb", "get_dora_norm_threshold_bytes",
+            "set_dora_forward_threshold_mb",
             "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes", "invalidate_environment"]
 _NEED_TORCH = __all__[_without_torch:]
 

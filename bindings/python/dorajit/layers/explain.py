@@ -100,10 +100,10 @@ def explain_dispatch(lora: Union[Tensor, nn.Module, None], base: Optional[Tensor
     mode, hooks, autocast, modes, switches.
 
     Args:
-        lora, base, gain: a model with DoRA layers of dorajit.nn or PEFT, without other arguments; or the first three inputs of the operation. For "compose_residual": lora, result and
-            gain; for "backward", "residual_backward" and "magnitude_backward": d_out, inner and gain; for
-            "norm_assembly": w_norm_sq, cross and ba_norm_sq. None for inputs that the operation does not
-            have or that are left out.
+        lora, base, gain: a model with DoRA layers of dorajit.nn or PEFT, without other arguments; or the first three
+            inputs of the operation. For "compose_residual": lora, result and gain; for "backward", "residual_backward"
+            and "magnitude_backward": d_out, inner and gain; for "norm_assembly": w_norm_sq, cross and ba_norm_sq. None
+            for inputs that the operation does not have or that are left out.
         operation: the name of any operation (`dorajit.testing.launch_counts()` lists them).
         others: further inputs, such as the bias of "compose_residual" or the divisor of "magnitude_backward".
 

@@ -112,7 +112,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     layers = [] if model is None or not targets else _layers_of(model)
     wholes = _wholes() if targets else {}  # methods of whole models
-    others = [] if model is None else [one for one in model.modules() if isinstance(one, tuple(kind for kind, _ in wholes))]
+    kinds = tuple(kind for kind, _ in wholes)
+    others = [] if model is None else [one for one in model.modules() if isinstance(one, kinds)]
     with _lock:
         for (owner, name), replacement in {**targets, **wholes}.items():
             if (owner, name) not in _originals:

@@ -66,8 +66,9 @@ def warn_of_halves(model):
     if halves:
         _has_warned = True
         warnings.warn(
-            f"dorajit.patch_peft: {len(halves)} of {len(found)} magnitudes are trained in {halves[0].dtype}, whose numbers "
-            f"near 1 are {torch.finfo(halves[0].dtype).eps:g} apart, so that an optimizer's updates round to nothing. Keep "
-            "them in float32: call get_peft_model with autocast_adapter_dtype=True, or run, before the optimizer is made, "
-            "`for name, one in model.named_parameters(): if 'lora_magnitude_vector' in name: one.data = one.data.float()` "
-            "(docs/training.md)", RuntimeWarning, stacklevel=4)
+            f"dorajit.patch_peft: {len(halves)} of {len(found)} magnitudes are trained in {halves[0].dtype}, whose "
+            f"numbers near 1 are {torch.finfo(halves[0].dtype).eps:g} apart: updates of an optimizer without float32 "
+            "copies round to nothing. Keep them in float32: call get_peft_model with autocast_adapter_dtype=True, or "
+            "run, before the optimizer is made, `for name, one in model.named_parameters(): "
+            "if 'lora_magnitude_vector' in name: one.data = one.data.float()` (docs/training.md)",
+            RuntimeWarning, stacklevel=4)
