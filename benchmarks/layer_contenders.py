@@ -26,6 +26,7 @@ class Implementation:
     by: str  # "PEFT", "dorajit" or "open kernels"
     use_dora: bool = True
     dropout: str = "peft"  # the meaning, for dorajit
+    low_rank_dtype: str = "adapter"
     saves_outputs: bool = False
     float32_magnitudes: bool = False
 
@@ -35,6 +36,7 @@ IMPLEMENTATIONS = {
     "dora": Implementation("DoRA, PEFT", "PEFT"),
     "dorajit": Implementation("DoRA, dorajit", "dorajit"),
     "low_rank": Implementation("DoRA, dorajit, low_rank dropout", "dorajit", dropout="low_rank"),
+    "base_products": Implementation("DoRA, dorajit, products in the base's type", "dorajit", low_rank_dtype="base"),
     "saved_outputs": Implementation("DoRA, dorajit, saved outputs", "dorajit", saves_outputs=True),
     "float32_magnitudes": Implementation("DoRA, dorajit, fp32 magnitudes", "dorajit", float32_magnitudes=True),
     "open_lora": Implementation("LoRA, open kernels", "open kernels", use_dora=False),
@@ -201,6 +203,7 @@ class Contender:
     def prepare(self):
         """What comes before a step or a forward pass and is not part of its time."""
         dorajit.set_save_outputs(self.implementation.saves_outputs)
+        dorajit.set_low_rank_dtype(self.implementation.low_rank_dtype)
         if self.options.dropout:
             dorajit.set_dropout(self.implementation.dropout)
 

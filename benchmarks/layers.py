@@ -8,10 +8,11 @@
 Seven projections per layer have adapters; attention is PyTorch's. With --plain a layer is one linear layer. The base is
 bf16, NF4 with double quantisation by bitsandbytes, or float32. Layers are measured with checkpoints and without.
 Adapters are bf16, and float32 under bf16 autocast, as in the Trainer of transformers; with --no-autocast float32
-adapters run without it. "magnitudes" in a row has the element type of DoRA's magnitudes. With a dropout, dorajit is
-measured with both meanings of it. With --peer DIR the kernels of Axolotl are measured, too: DIR has the package
-`axolotl`, with `axolotl.kernels` and what that imports. They drop the low-rank input alone, share a mask between
-the projections of one input, and drop nothing before down_proj.
+adapters run without it, and dorajit is measured with both types of low-rank products. Magnitudes have the type of the
+adapters, except in the contender float32_magnitudes; "magnitudes" in a row tells. With a dropout, dorajit is measured with
+both meanings of it. With --peer DIR the kernels of Axolotl are measured, too: DIR has the package `axolotl`, with
+`axolotl.kernels` and what that imports. They drop the low-rank input alone, share a mask between the projections of one
+input, and drop nothing before down_proj.
 
 All contenders have the same weights, a B that is not zero and magnitudes that differ from the norms, and
 are interleaved in random order. Reported for forward and backward: the median time; the median time until the host
@@ -51,6 +52,7 @@ def settings(options):
 
 def contenders(rank, options):
     names = options.contenders or ["lora", "dora", "dorajit", *(["low_rank"] if options.dropout else []),
+                                   *(["base_products"] if options.no_autocast else []),
                                    *(["open_lora", "open_dora"] if options.peer else [])]
     return [Contender(IMPLEMENTATIONS[name], setting, options, rank) for setting in settings(options) for name in names]
 

@@ -87,9 +87,11 @@ try:
     norm = dorajit.weight_norm(a, a, a, 0.5)
 except dorajit.CompileError as error:
     log: str = error.log
-dorajit.patch_peft().undo()
+dorajit.patch_peft(dropout="low_rank", low_rank_dtype="base").undo()
 layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(4, 4), rank=2, alpha=2)
 out = layer(a)
+paths: list[str] = [one.path for one in dorajit.explain_dispatch(layer).values()]
+line: str = dorajit.explain_dispatch(layer).summary()
 """
 
 

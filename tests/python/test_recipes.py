@@ -204,25 +204,6 @@ def test_int8_of_bitsandbytes_stays_composed(device):
         assert not is_node(model(torch.randn(3, IN, device=device, requires_grad=True)))
 
 
-@pytest.mark.parametrize("name, value", [("set_dropout", "base"), ("set_dropout", None)])
-def test_unknown_meaning_of_dropout_raises(name, value):
-    with pytest.raises(ValueError, match="give one of 'peft', 'low_rank'"):
-        getattr(dorajit, name)(value)
-
-
-def test_environment_sets_the_meaning_of_dropout(monkeypatch):
-    from dorajit.control import state
-    monkeypatch.setenv("DORAJIT_DROPOUT", "low_rank")
-    dorajit.invalidate_environment()
-    assert state.dropout == "low_rank"
-    monkeypatch.setenv("DORAJIT_DROPOUT", "both")
-    with pytest.warns(RuntimeWarning, match="DORAJIT_DROPOUT is 'both'"):
-        dorajit.invalidate_environment()
-    assert state.dropout == "peft"
-    monkeypatch.delenv("DORAJIT_DROPOUT")
-    dorajit.invalidate_environment()
-
-
 @pytest.mark.parametrize("meaning", ["peft", "low_rank"])
 def test_switched_off_kernels_compute_the_same(device, dropout_meaning, meaning):
     model = adapted(plain, device, F32, True, 0.2)

@@ -1,6 +1,7 @@
 """Documents are consistent: docs_rule.py ROOT.
 
-Targets of links exist, and docs/environment.md lists every environment variable.
+Targets of links exist, docs/environment.md lists every environment variable, and `dorajit doctor` knows those that the
+page lists.
 """
 
 import pathlib
@@ -14,6 +15,8 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r'"(DORAJIT_[A-Z0-9_]+)"')
 _LAYERS = ("runtime/", "cache/", "autotune/", "bindings/", "apps/")
 _VARIABLES_PAGE = "docs/environment.md"
+_LISTED = re.compile(r"^\| `(DORAJIT_[A-Z0-9_]+)`", re.MULTILINE)
+_DOCTOR = "apps/cli/commands/doctor_checks.cc"
 
 
 def _dead_links(root, path):
@@ -34,6 +37,15 @@ def _unlisted_variables(root, files):
                     yield f"{path}: {variable} is not in {_VARIABLES_PAGE}"
 
 
+def _unknown_to_doctor(root):
+    page, doctor = root / _VARIABLES_PAGE, root / _DOCTOR
+    if page.is_file() and doctor.is_file():
+        known = _VARIABLE.findall(doctor.read_text(encoding="utf-8"))
+        for variable in _LISTED.findall(page.read_text(encoding="utf-8")):
+            if variable not in known:
+                yield f"{_DOCTOR}: {variable} of {_VARIABLES_PAGE} is not known"
+
+
 def violations(root):
     root = pathlib.Path(root)
     files = project_files.project_files(root)
@@ -41,7 +53,7 @@ def violations(root):
     for path in files:
         if path.suffix == ".md":
             found += _dead_links(root, path)
-    return found + list(_unlisted_variables(root, files))
+    return found + list(_unlisted_variables(root, files)) + list(_unknown_to_doctor(root))
 
 
 if __name__ == "__main__":

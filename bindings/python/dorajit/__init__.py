@@ -20,24 +20,25 @@ else:
 
 from dorajit import _native, errors
 from dorajit.tools.cache import cache
-from dorajit.control import disabled, force_native, set_dropout, set_save_outputs, tuning
+from dorajit.control import (disabled, force_native, set_dropout, set_low_rank_dtype, set_save_outputs,
+                             tuning)
 from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error, FallbackError,
                             InternalError, InvalidArgumentError, NoCompilerError, NoDriverError,
                             OutOfMemoryError, UnsupportedError, WrongDeviceError)
 
 __version__ = _native.__version__
 
-__all__ = ["cache", "disabled", "force_native", "set_dropout", "set_save_outputs", "tuning", "CacheError", "CaptureUnsafeError",
-           "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
+__all__ = ["cache", "disabled", "force_native", "set_dropout", "set_low_rank_dtype", "set_save_outputs", "tuning",
+           "CacheError", "CaptureUnsafeError", "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
            "InvalidArgumentError", "NoCompilerError", "NoDriverError", "OutOfMemoryError",
            "UnsupportedError", "WrongDeviceError"]
 _without_torch = len(__all__)
 __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
             "FusedDoRAComposeFunction", "Kernel", "explain_dispatch", "warmup", "weight_norm", "nn",
-            "dora_linear", "frozen_weights", "patch_peft", "Dispatch", "set_dora_norm_threshold_mb",
-            "get_dora_norm_threshold_mb",
-            "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
+            "dora_linear", "frozen_weights", "patch_peft", "Dispatch", "ModelDispatch",
+            "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb", "get_dora_norm_threshold_bytes",
+            "set_dora_forward_threshold_mb",
             "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes", "invalidate_environment"]
 _NEED_TORCH = __all__[_without_torch:]
 
@@ -47,14 +48,14 @@ else:
     from dorajit import _torch_setup  # passes PyTorch's functions to the extension before the first call
     from dorajit import testing
     from dorajit.operations.dispatch import Dispatch
-    from dorajit.operations.api import (FusedDoRAComposeFunction, compose_backward, explain_dispatch,
-                                        fused_dora_compose, fused_dora_compose_autograd,
-                                        fused_dora_compose_residual, fused_dora_forward_and_inner,
-                                        fused_norm_assembly)
+    from dorajit.operations.api import (FusedDoRAComposeFunction, compose_backward, fused_dora_compose,
+                                        fused_dora_compose_autograd, fused_dora_compose_residual,
+                                        fused_dora_forward_and_inner, fused_norm_assembly)
     from dorajit.operations.warmup import warmup
     from dorajit.own_kernels.kernel import Kernel
     from dorajit.norms.norm import weight_norm
     from dorajit.layers import linear_operator  # registers the operators of dora_linear under torch.compile
+    from dorajit.layers.explain import ModelDispatch, explain_dispatch
     from dorajit.layers.linear import dora_linear
     from dorajit.norms.frozen import frozen_weights
     from dorajit.thresholds import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,

@@ -14,7 +14,9 @@ from contextlib import AbstractContextManager
 
 from dorajit import _native, fork_lock
 
-_DROPOUTS = "peft", "low_rank"
+# Computations with different results between which the user chooses; the first one is the default. Each has an attribute
+# of `state`, an environment variable, and a parameter of patch_peft of this name.
+CHOICES = {"dropout": ("peft", "low_rank"), "low_rank_dtype": ("adapter", "base")}
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
@@ -36,8 +38,8 @@ class Switch:
             self._hold()
 
     @contextlib.contextmanager
-    def override(self, value):
-        mine = value, threading.get_ident()
+    def override(self, value, is_of_thread=True):
+        mine = value, threading.get_ident() if is_of_thread else None  # None: a forked process keeps it
         with self._lock:
             self._overrides.append(mine)
             self._hold()
@@ -49,7 +51,7 @@ class Switch:
                 self._hold()
 
     def _forked(self):
-        self._overrides = [one for one in self._overrides if one[1] == threading.get_ident()]
+        self._overrides = [one for one in self._overrides if one[1] in (None, threading.get_ident())]
         self._hold()
 
     def _hold(self):
@@ -59,12 +61,11 @@ class Switch:
 class _State:
     """Read on every call."""
 
-    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather", "saves_outputs", "dropout",
-                 "switches")
+    __slots__ = "enabled", "fused_backward", "forced", "partial_gather", "saves_outputs", *CHOICES, "switches"
 
     def __init__(self):
         self.switches = {name: Switch(functools.partial(setattr, self, name))
-                         for name in ("enabled", "fused_backward", "forced", "dropout")}
+                         for name in ("enabled", "fused_backward", "forced", *CHOICES)}
         self.switches["forced"].set(False)
         self.read_environment()
 
@@ -73,7 +74,8 @@ class _State:
         self.switches["fused_backward"].set(_flag("PEFT_DORA_FUSED_BACKWARD"))
         self.partial_gather = _flag("PEFT_DORA_ALLOW_PARTIAL_GATHER", unset=False)
         self.saves_outputs = _flag("DORAJIT_SAVE_OUTPUTS", unset=False)
-        self.switches["dropout"].set(_choice("DORAJIT_DROPOUT", _DROPOUTS))
+        for name, values in CHOICES.items():
+            self.switches[name].set(_choice(f"DORAJIT_{name.upper()}", values))
 
 
 def _flag(name, unset=True):
@@ -151,10 +153,34 @@ def set_dropout(meaning: str) -> None:
     Raises:
         ValueError: the meaning is none of these.
     """
-    if meaning not in _DROPOUTS:
-        raise ValueError(f"set_dropout: argument `meaning` is {meaning!r}; give one of "
-                         f"{', '.join(map(repr, _DROPOUTS))}")
-    state.switches["dropout"].set(meaning)
+    state.switches["dropout"].set(check_choice("set_dropout", "meaning", "dropout", meaning))
+
+
+def set_low_rank_dtype(which: str) -> None:
+    """The element type of the low-rank products where the adapter has another one than the base product and autocast is
+    off, from the next forward pass on. PEFT keeps adapters in float32 over a 16-bit base.
+
+    "adapter", the default and PEFT's: x is cast to the type of the factors, and products and their sum with the base
+    result have that type.
+
+    "base": what autocast would compute. Each factor is cast once to the 16-bit type of the base product. Gradients of
+    factors and magnitudes keep their float32.
+
+    It applies to all layers. DORAJIT_LOW_RANK_DTYPE is the same, and is read again by dorajit.invalidate_environment()
+    (docs/layers.md, "Element types").
+
+    Raises:
+        ValueError: `which` is none of these.
+    """
+    state.switches["low_rank_dtype"].set(check_choice("set_low_rank_dtype", "which", "low_rank_dtype", which))
+
+
+def check_choice(function, argument, name, value):
+    """The value, if it is one of CHOICES[name]."""
+    if value not in CHOICES[name]:
+        raise ValueError(f"{function}: argument `{argument}` is {value!r}; give one of "
+                         f"{', '.join(map(repr, CHOICES[name]))}")
+    return value
 
 
 def tuning(policy: str) -> AbstractContextManager[None]:

@@ -47,12 +47,13 @@ def dense(weight):
 
 
 def of(module):
-    """The Quantized of a base layer whose call does nothing but the linear operation; None for other layers."""
+    """The Quantized of a base layer whose call does nothing but the linear operation; a text that tells why not for other
+    layers."""
     read = _readers.get(type(module))
     if read is None:
         read = _readers[type(module)] = _reader(type(module))
-    if read is _not_quantized or plain_linear.has_own_call(module):
-        return None
+    if plain_linear.has_own_call(module):
+        return "the base layer has hooks or a forward of its own; remove them, or put hooks on the layer around it"
     return read(module)
 
 
@@ -60,8 +61,8 @@ def _reader(kind):
     return _KINDS.get((kind.__module__, kind.__name__), _not_quantized)
 
 
-def _not_quantized(_):
-    return None
+def _not_quantized(module):
+    return f"the base layer is a {type(module).__name__}, whose product is not that of one known matrix"
 
 
 def _of_bitsandbytes(module):
@@ -69,9 +70,9 @@ def _of_bitsandbytes(module):
     state = getattr(weight, "quant_state", None)
     # A layer for inference on a CPU may have its weight in another layout, which only its own product reads.
     if state is None or len(state.shape) != 2 or getattr(state, "packing_format_for_cpu", False):
-        return None
-    if not module.compute_type_is_set:  # the layer's own forward chooses the type at its first call
-        return None
+        return "bitsandbytes has not quantized the base layer, or packed it for inference on a CPU; move it to its device"
+    if not module.compute_type_is_set:
+        return "the base layer chooses its compute type in its first call, after which it is one node; set compute_dtype"
     dequantize, data = sys.modules["bitsandbytes.functional"].dequantize_4bit, weight.data
     return Quantized(module, weight, module.compute_dtype, True, module._parameters["bias"],
                      lambda: dequantize(data, state))  # the module may replace both before the backward pass
@@ -79,7 +80,7 @@ def _of_bitsandbytes(module):
 
 def _of_hqq(module):
     if not module.ready or module.W_q is None:
-        return None
+        return "HQQ has not quantized the base layer yet"
     return Quantized(module, module.W_q, None, False, module.bias, module.dequantize)
 
 
@@ -87,9 +88,11 @@ def _of_torch(module):
     """torch.nn.Linear with a quantized weight of torchao."""
     weight = module._parameters.get("weight")
     kind = type(weight)
-    if (not kind.__module__.startswith("torchao.") or kind.__name__ not in _WEIGHT_ONLY
-            or getattr(weight, "act_quant_kwargs", None) is not None):  # x would be quantized, too
-        return None
+    if not kind.__module__.startswith("torchao."):
+        return f"the base layer {plain_linear.weight_and_bias(module)[1]}"
+    if (kind.__name__ not in _WEIGHT_ONLY
+            or getattr(weight, "act_quant_kwargs", None) is not None):
+        return f"the weight is a {kind.__name__}, which is not quantization of the weight alone"
     return Quantized(module, getattr(weight, "qdata", weight), None, True, module._parameters["bias"],
                      weight.dequantize)
 

@@ -40,8 +40,9 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         scale: a float.
         bias: [out_features], or None. It is not scaled.
 
-    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once. The norm
-    uses the weight as it is. It uses the cast factors if they have the weight's type, else the factors as they are.
+    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once; so are both
+    factors over a 16-bit x after dorajit.set_low_rank_dtype("base"). The norm uses the weight as it is. It uses the cast
+    factors if they have the weight's type, else the factors as they are.
 
     Returns:
         [..., out_features], in the type of torch.nn.functional.linear(x, weight, bias), rounded once from float32
@@ -59,37 +60,39 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
                          f"{tuple(weight.shape)}; give both as many columns")
     try:
         out = at_once(None, x, weight, lora_A, lora_B, magnitude, scale, bias)
-        return _composed(x, weight, lora_A, lora_B, magnitude, scale, bias) if out is None else out
+        return _composed(x, weight, lora_A, lora_B, magnitude, scale, bias) if type(out) is str else out
     except (RuntimeError, TypeError, ValueError):
         if bias is not None:
             _check_bias(bias, x, weight)
         raise
 
 
-def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None, dropout=None):
+def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None, dropout=None, is_question=False):
     """dora_linear as one node, as launches without a node where no graph is built, or as one operator under
-    torch.compile. None if the call has to be composed; the composed call also raises errors for wrong arguments.
+    torch.compile. A text that tells why if the call has to be composed; the composed call also raises errors for wrong
+    arguments.
 
     Args:
         layer: the module for which the gain is kept for recomputation; None: it is not kept.
         weight: a matrix, or a Quantized.
         gains: a function that returns (divisor, gain), for a caller that caches them; None: they are computed.
         dropout: the active Dropout, or None.
+        is_question: nothing is computed, and the result is None if the call does not have to be composed.
     """
     if not state.enabled:
-        return None
+        return eligibility.why_switched_off()
     base = weight if type(weight) is Quantized else None
     tensors = (x, lora_A, lora_B, magnitude) if base is not None else (x, weight, lora_A, lora_B, magnitude)
     if bias is not None:
         tensors = *tensors, bias
     is_traced = _is_compiling()
     if is_traced and (base is not None or dropout is not None or (bias is not None and bias.requires_grad)):
-        return None
+        return "torch.compile traces a quantized base, dropout or a trained bias; leave out torch.compile"
     seen = _who_sees_traced(tensors, gains) if is_traced else _who_sees(*tensors, scale)
     if seen == SOMEBODY:
-        return None
+        return "a mode, a tracer, a transform or a subclass of torch.Tensor observes the layer"
     if seen == AUTOGRAD and (not state.fused_backward or (base is None and weight.requires_grad)):
-        return None
+        return eligibility.why_switched_off(*tensors) or "the base weight is trained; freeze it"
     channels = magnitude if magnitude.dim() == 1 else magnitude.reshape(-1)
     kind = x.device.type
     dtype = lora_A.dtype
@@ -99,13 +102,18 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         dtype = dtype if dtype is torch.float64 else product
     if base is not None and base.keeps_type:
         if product is None and base.dtype is torch.float16 and x.dtype is torch.float32:
-            return None  # PEFT's adapter has a float32 result; in float16 its gradients would vanish
+            # PEFT's adapter has a float32 result; in float16 its gradients would vanish.
+            return "x is float32, but the base layer computes in float16; use bfloat16, or autocast"
         product, result = product or base.dtype, x.dtype
+    if is_question:
+        return None
     matrix = weight
     if product is not None:
         x = _cast(x, product)
         bias = bias if bias is None else _cast(bias, product)
         matrix = weight if base is not None else _cast(weight, product)
+    if dtype is not x.dtype and x.dtype in gain.HALVES and state.low_rank_dtype == "base":
+        dtype = dtype if dtype is torch.float64 else x.dtype
     if base is not None and bias is not None and bias.dtype is not x.dtype:  # such layers add a bias of any type
         bias = bias.to(x.dtype)
     if is_traced:
@@ -184,7 +192,8 @@ def of_norm(weight, lora_A, lora_B, a, b):
 
 def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
     result = F.linear(x, weight, bias)
-    lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
-    norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
+    with precision.of_adapter(result):
+        lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
+        norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
     factor = gain.gain(magnitude, norms).reshape(-1)
     return tiers.total(lora, result, factor, scale, bias).to(result.dtype)

@@ -57,9 +57,9 @@ class Dropout(NamedTuple):
 
 
 def of_module(module, dtype):
-    """The Dropout of an active torch.nn.Dropout that gets elements of this type; None for other modules, and for
-    probabilities of 0 and 1."""
+    """The Dropout of an active torch.nn.Dropout that gets elements of this type; a text that tells why not for other
+    modules, and for probabilities of 0 and 1."""
     if (type(module) is not _Dropout or module.inplace or not module.training or not 0 < module.p < 1
             or plain_linear.has_own_call(module)):
-        return None
+        return "lora_dropout is not a plain torch.nn.Dropout in training mode with 0 < p < 1"
     return Dropout(module.p, dtype, state.dropout == "peft")

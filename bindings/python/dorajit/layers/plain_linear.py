@@ -31,19 +31,26 @@ def has_own_call(module):
 
 def weight_and_bias(module, kind=_Linear, forward=_forward):
     """(weight, bias) of a module of this class whose call is its forward with its parameters and nothing else, that is
-    without hooks of its own, a wrapper, a parametrization, or another forward; (None, None) for others. By default the
-    module is a torch.nn.Linear with PyTorch's forward."""
-    if type(module) is not kind or kind.forward is not forward or has_own_call(module):
-        return None, None
+    without hooks of its own, a wrapper, a parametrization, or another forward; (None, what differs) for others. By default
+    the module is a torch.nn.Linear with PyTorch's forward."""
+    if type(module) is not kind or kind.forward is not forward:
+        return None, "has another class, such as a wrapper's or a parametrization's, or another forward"
+    if has_own_call(module):
+        return None, "has hooks or a forward of its own; remove them, or put hooks on the layer around it"
     own = module._parameters
     weight = own.get("weight")  # FSDP1 removes it and keeps views of its flat parameter elsewhere
-    return (None, None) if type(weight) not in _PLAIN else (weight, own["bias"])
+    return (None, "has no plain tensor as weight") if type(weight) not in _PLAIN else (weight, own["bias"])
 
 
 def factors(lora_A, lora_B):
-    """(A, B) of two such modules without biases, or None; also None while a hook of all modules is registered."""
+    """(A, B) of two such modules without biases; (None, what differs) for others, and while a hook of all modules is
+    registered."""
     if has_global_hook():
-        return None
+        return None, "lora_A runs global module hooks; remove them"
     a, of_a = weight_and_bias(lora_A)
     b, of_b = weight_and_bias(lora_B)
-    return None if a is None or b is None or of_a is not None or of_b is not None else (a, b)
+    if a is None or of_a is not None:
+        return None, "lora_A " + (of_a if a is None else "has a bias; create it without")
+    if b is None or of_b is not None:
+        return None, "lora_B " + (of_b if b is None else "has a bias; create it without")
+    return a, b

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from dorajit.layers import tiers
 from dorajit.nn import layer
+from dorajit.norms import precision
 
 
 class DoRAEmbedding(layer.DoRALayer):
@@ -57,5 +58,6 @@ class DoRAEmbedding(layer.DoRALayer):
             return result
         found = F.embedding(x, self.lora_embedding_A.T, base.padding_idx,
                             scale_grad_by_freq=base.scale_grad_by_freq)
-        lora = found @ self.lora_embedding_B.T
-        return tiers.total(lora, result, self.gain(), self.scaling).to(result.dtype)
+        with precision.of_adapter(result):
+            lora, factor = found @ self.lora_embedding_B.T, self.gain()
+        return tiers.total(lora, result, factor, self.scaling).to(result.dtype)

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from dorajit.control import state
-from dorajit.layers import tiers
-from dorajit.norms import norm, recomputation
+from dorajit.layers import explain, tiers
+from dorajit.norms import norm, precision, recomputation
 from dorajit.operations import gain
+from dorajit.operations.gain import HALVES
 from dorajit.nn import merging
 from dorajit.distributed import frameworks, gather
 
@@ -16,6 +17,17 @@ from dorajit.distributed import frameworks, gather
 def of_base(name):
     """A property that is the attribute of this name of the base layer."""
     return property(lambda self: getattr(self.base_layer, name))
+
+
+def _read(module):
+    if not isinstance(module, DoRALayer):
+        return None
+    made = (explain.Dispatch(explain.BASE, "the adapter is merged") if module.merged
+            else explain.of_parts(module, module._parts(None)))
+    return made, [module.lora_magnitude_vector]
+
+
+explain.readers.append(_read)
 
 
 class DoRALayer(nn.Module):
@@ -100,12 +112,16 @@ class DoRALayer(nn.Module):
 
     def _adapted(self, x, result):
         """The output of a layer that runs its factors as modules, from the base result of x."""
+        with precision.of_adapter(result):
+            return self._with_modules(x, result).to(result.dtype)
+
+    def _with_modules(self, x, result):
         given = x.to(self.lora_A.weight.dtype)
         if self._drops and state.dropout == "low_rank":
             given = self.lora_dropout(given)
         if not self._drops or state.dropout == "low_rank":
             lora = self.lora_B(self.lora_A(given))
-            return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
+            return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result))
         given, factor = self.lora_dropout(given), self.gain()
         lora, fresh = self.lora_B(self.lora_A(given)), tiers.is_fresh(self.lora_B)
         if gather.is_here(self.base_layer.weight):
@@ -114,7 +130,11 @@ class DoRALayer(nn.Module):
             base = self.base_layer(given.to(x.dtype)).to(lora.dtype)
             base = tiers.without_bias(base, self._bias(base), factor)
             delta = tiers.delta(lora, base, factor, self.scaling, fresh)
-        return (result + delta).to(result.dtype)
+        return result + delta
+
+    def _parts(self, x):
+        """The arguments of linear.at_once for layers that may be one node; a text that tells why not for others."""
+        return explain.NO_NODE
 
     @property
     def _drops(self):
@@ -166,12 +186,26 @@ class DoRALayer(nn.Module):
         frameworks.local(weight).copy_(self._kept_weight)
         self._kept_weight, self.merged = None, False
 
+    def _apply(self, fn, recurse=True):
+        """Casts to 16 bits (`.to(torch.bfloat16)`, `.half()`) leave the magnitude in float32."""
+        magnitude = self._parameters.get("lora_magnitude_vector")  # FSDP1 takes it away
+        kept = () if magnitude is None or magnitude.dtype in HALVES else (magnitude, magnitude.grad)
+
+        def apply(tensor):
+            made = fn(tensor)
+            is_kept = made.dtype in HALVES and any(tensor is one for one in kept)
+            return tensor.to(made.device, torch.float32) if is_kept else made
+        return super()._apply(apply, recurse)
+
     def _load_from_state_dict(self, state_dict, prefix, *args):
         for name in self._adapter_names():
             stem = name.removesuffix(".weight")
             given = [key for key in state_dict if key.startswith(f"{prefix}{stem}.")]
             if prefix + name not in state_dict and len(given) == 1:
                 state_dict[prefix + name] = state_dict.pop(given[0])
+        magnitude = state_dict.get(prefix + "lora_magnitude_vector")
+        if magnitude is not None and magnitude.dtype in HALVES:  # load_state_dict(assign=True) keeps its type
+            state_dict[prefix + "lora_magnitude_vector"] = magnitude.float()
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _adapter_names(self):

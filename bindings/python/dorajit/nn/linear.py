@@ -53,25 +53,31 @@ class DoRALinear(layer.DoRALayer):
         if x.shape[-1:] != (base.in_features,):
             raise self._shape_error(x, f"its last dimension must be {base.in_features}")
         if not self.merged:
-            out = self._at_once(x)
-            if out is not None:
+            out = self._parts(x)
+            if type(out) is not str:
+                out = linear.at_once(*out)
+            if type(out) is not str:
                 return out
         result = base(x)
         return result if self.merged else self._adapted(x, result)
 
-    def _at_once(self, x):
-        """The output as one node or operator; None if the layer has to run as separate module calls."""
-        factors = plain_linear.factors(self.lora_A, self.lora_B)
+    def _parts(self, x):
+        """The arguments of linear.at_once; a text that tells why not if the layer has to run as separate module calls."""
+        a, b = plain_linear.factors(self.lora_A, self.lora_B)
         weight, bias = plain_linear.weight_and_bias(self.base_layer)
         magnitude = self._parameters.get("lora_magnitude_vector")
-        if factors is None or weight is None or magnitude is None:
-            return None
+        if a is None:
+            return b
+        if weight is None:
+            return f"the base layer {bias}"
+        if magnitude is None:
+            return "the magnitude is not a parameter of the layer"
         dropped = None
         if self._drops:
-            dropped = masks.of_module(self.lora_dropout, factors[0].dtype)
-            if dropped is None:
-                return None
-        return linear.at_once(self, x, weight, *factors, magnitude, self.scaling, bias, None, dropped)
+            dropped = masks.of_module(self.lora_dropout, a.dtype)
+            if type(dropped) is str:
+                return dropped
+        return self, x, weight, a, b, magnitude, self.scaling, bias, None, dropped
 
     def _delta_of_dropped(self, x, lora, gain, fresh):
         return sliced.delta(x, self.base_layer.weight, lora, gain, self.scaling, fresh)

@@ -65,6 +65,16 @@ def as_autocast(factor):
     return factor.to(torch.get_autocast_dtype(kind))
 
 
+def of_adapter(result):
+    """Context for the module calls of an adapter beside this base result: autocast to its 16-bit type, if that is the
+    chosen type of low-rank products (dorajit.set_low_rank_dtype)."""
+    kind = result.device.type
+    if (control.state.low_rank_dtype == "adapter" or result.dtype not in (torch.float16, torch.bfloat16)
+            or not torch.amp.is_autocast_available(kind) or torch.is_autocast_enabled(kind)):
+        return contextlib.nullcontext()
+    return torch.autocast(kind, dtype=result.dtype)
+
+
 @contextlib.contextmanager
 def full(device_type):
     """Context without autograd, autocast, or products of less than float32."""

@@ -4,7 +4,6 @@ The formulas are from arXiv:2603.22276: section 3.1 and appendix C (compose), se
 inner), section 3.2 and appendix C.2 (backward), section 2 and appendix C.3 (norm assembly).
 """
 
-from collections.abc import Sequence
 from typing import Optional
 
 import torch
@@ -249,48 +248,3 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor,
     """
     terms = w_norm_sq, cross, ba_norm_sq
     return _called("fused_norm_assembly", _norm_assembly, terms, scale, (True,))
-
-
-def explain_dispatch(lora: Tensor, base: Optional[Tensor] = None, gain: Optional[Tensor] = None,
-                     operation: str = "compose", *, others: Sequence[Optional[Tensor]] = ()
-                     ) -> dispatch.Dispatch:
-    """Whether a call with such tensors would run in a kernel or in plain PyTorch, and why.
-
-    Nothing is computed or compiled.
-
-    Args:
-        lora, base, gain: the first three inputs of the operation. For "compose_residual": lora, result and
-            gain; for "backward", "residual_backward" and "magnitude_backward": d_out, inner and gain; for
-            "norm_assembly": w_norm_sq, cross and ba_norm_sq. None for inputs that the operation does not
-            have or that are left out.
-        operation: the name of any operation (`dorajit.testing.launch_counts()` lists them).
-        others: further inputs, such as the bias of "compose_residual" or the divisor of "magnitude_backward".
-
-    Returns:
-        Dispatch(path, reason); path is "native" or "torch".
-
-    Raises:
-        TypeError, ValueError: the errors of the call itself; ValueError for an unknown operation.
-    """
-    if not isinstance(operation, str) or operation not in operations:
-        raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
-                         f"{', '.join(map(repr, operations))}")
-    described = operations[operation]
-    given = lora, base, gain, *others
-    count = len(described.inputs)
-    inputs = (given + (None,) * count)[:count]
-    if any(one is not None for one in given[count:]):
-        raise TypeError(f"explain_dispatch: {operation} has {count} tensors, not {len(given)}")
-    checks.operands(operation, described, inputs)
-    tensors = described.given(inputs).values()
-    reason = eligibility.why_expression(*tensors) or eligibility.why_switched_off(
-        *(tensors if described.is_composition else ()))
-    if reason is not None:
-        return dispatch.Dispatch("torch", reason)
-    answer = dispatch.plan(described, inputs)
-    if answer.reason is None:
-        return dispatch.Dispatch("native", "a kernel takes other views of the tensors" if answer.changed
-                                 else "a kernel takes the tensors as they are")
-    if described.makes_gradients and answer.strides_only:
-        return dispatch.Dispatch("native", f"a kernel takes compact copies: {answer.reason}")
-    return dispatch.Dispatch("torch", answer.reason)

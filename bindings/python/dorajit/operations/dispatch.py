@@ -23,7 +23,7 @@ class Dispatch(typing.NamedTuple):
     """How a call runs.
 
     Attributes:
-        path: "native" or "torch".
+        path: "native" or "torch"; of a layer, one of those of ModelDispatch.
         reason: the reason, as text.
     """
 

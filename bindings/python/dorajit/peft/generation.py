@@ -11,12 +11,6 @@ def target():
     return {(mixin, "generate"): _generate} if "generate" in vars(mixin or object) else {}
 
 
-def modules_of(model):
-    """The modules of a model that have `generate`."""
-    mixin = _mixin()
-    return [] if mixin is None else [one for one in model.modules() if isinstance(one, mixin)]
-
-
 def _generate(original, self, *args, **kwargs):
     with frozen.frozen_weights(self):
         return original(self, *args, **kwargs)

@@ -13,7 +13,7 @@ from peft.tuners.lora import dora
 from dorajit.checks import PLAIN
 from dorajit.control import state
 from dorajit.layers import base_weight, dropout, plain_linear, tiers
-from dorajit.norms import norm, recomputation
+from dorajit.norms import norm, precision, recomputation
 from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import SOMEBODY
 from dorajit.peft import declined
@@ -55,14 +55,15 @@ def _variant_forward_of(kind):
         parts = module._modules
         lora_A, lora_B = (parts[one]._modules[active_adapter] for one in ("lora_A", "lora_B"))
         scaling = module.scaling[active_adapter]
-        if layer is not None:
-            reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
-            if reason is None:
-                return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
-        if is_low_rank:  # PEFT's method would drop x again, and give the delta no base result
-            return result + module.lora_magnitude_vector[active_adapter](
-                x, lora_A=lora_A, lora_B=lora_B, scaling=scaling, base_layer=base_layer, base_result=result)
-        return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
+        with precision.of_adapter(result):
+            if layer is not None:
+                reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
+                if reason is None:
+                    return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
+            if is_low_rank:  # PEFT's method would drop x again, and give the delta no base result
+                return result + module.lora_magnitude_vector[active_adapter](
+                    x, lora_A=lora_A, lora_B=lora_B, scaling=scaling, base_layer=base_layer, base_result=result)
+            return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
     return forward
 
 
@@ -93,8 +94,7 @@ def module_forward(original, self, x, *args, **kwargs):
 def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
     """(None, the weight, the gain) of a layer over a base layer of this class; (reason, None, None) if the call has to
     be left to PEFT."""
-    reason = (_grouped(kind, base_layer) or _unfit_scaling(scaling)
-              or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result))
+    reason = why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result)
     if reason is not None:
         return reason, None, None
     with gather.whole(base_layer, lora_A, lora_B):
@@ -105,6 +105,21 @@ def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, a
         if kind is torch.nn.Linear and layer.fan_in_fan_out:
             weight = weight.t()
         return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
+
+
+def why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result):
+    """The reason, as text, why a call is left to PEFT whatever the base weight is, or None."""
+    return (_grouped(kind, base_layer) or _unfit_scaling(scaling)
+            or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result))
+
+
+def why_declined_embedding(layer, a, b, scaling, base_layer):
+    """The same for an embedding."""
+    reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
+    if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
+        # FSDP reduces the gradient only if the wrapped module is called.
+        reason = "FSDP wraps the magnitude of an embedding by itself"
+    return reason
 
 
 _Conv = torch.nn.modules.conv._ConvNd
@@ -137,16 +152,14 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     layer = module.lora_magnitude_vector[active_adapter]
     base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
-    reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
-    if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
-        # FSDP reduces the gradient only if the wrapped module is called.
-        reason = "FSDP wraps the magnitude of an embedding by itself"
+    reason = why_declined_embedding(layer, a, b, scaling, base_layer)
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)
-    with gather.whole(base_layer, layer):
-        factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
-    lora = module._embed(x, a.T) @ b.T
+    with precision.of_adapter(result):
+        with gather.whole(base_layer, layer):
+            factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
+        lora = module._embed(x, a.T) @ b.T
     embed_scale = module._get_embed_scale()
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)
@@ -156,7 +169,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
 def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
     """The gain, differentiable for the magnitude."""
     magnitude = layer.weight
-    is_cached = layer._dora_cache or is_caching(layer)
+    is_cached = layer.__dict__.get("_dora_cache") or is_caching(layer)  # PEFT 0.18 has no cache
     if is_cached or eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
         return gain.gain(magnitude, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
     factors = norm.factors_of_layer(weight, a, b)

@@ -18,14 +18,17 @@ QUANTIZED = (("peft.tuners.lora.bnb", "Linear4bit"), ("peft.tuners.lora.hqq", "H
 _TORCHAO = ("peft.tuners.lora.torchao", "TorchaoLoraLinear")  # has the forward of lora.Linear
 _Identity = torch.nn.Identity
 _CONV1D = Conv1D, Conv1D.forward
+_NOT_ALONE = "several adapters are active; activate one"
 
 
 def forward(original, self, x, *args, **kwargs):
     """The forward of an adapter over a linear layer. PEFT's method casts x to the type of lora_A for the adapter; the
     node casts the factors."""
     if not args and not kwargs:
-        out = _at_once(self, x)
-        if out is not None:
+        out = parts(self, x)
+        if type(out) is not str:
+            out = linear.at_once(*out)
+        if type(out) is not str:
             return out
     return original(self, x, *args, **kwargs)
 
@@ -40,55 +43,56 @@ def _names(kind):
     return kind.__module__, kind.__name__
 
 
-def _at_once(module, x):
-    """The output as one node or operator; None if PEFT has to run the layer as separate module calls."""
+def parts(module, x):
+    """The arguments of linear.at_once; a text that tells why not if PEFT has to run the layer as separate module calls."""
     kind = type(module)
     casts_always = kind is Linear or _names(kind) == _TORCHAO
     name = layers.only_adapter(module) if casts_always or _names(kind) in QUANTIZED else None
     if name is None:
-        return None
+        return _NOT_ALONE if casts_always or _names(kind) in QUANTIZED else f"PEFT's {kind.__name__} has no node"
     variant, layer_class = variants.DoraLinearVariant, dora.DoraLinearLayer
     if type(module.lora_variant.get(name)) is not variant or not getattr(module, "cast_input_dtype_enabled", True):
-        return None
-    parts = module._modules
-    layer = parts["lora_magnitude_vector"]._modules.get(name)
+        return "the adapter is not PEFT's DoRA, or its cast of the input is switched off"
+    children = module._modules
+    layer = children["lora_magnitude_vector"]._modules.get(name)
     if (type(layer) is not layer_class or layer.fan_in_fan_out is not module.fan_in_fan_out
             or plain_linear.has_own_call(layer)
             or not (layers.is_installed(variant.forward) and layers.is_installed(layer_class.forward))):
-        return None
+        return "PEFT's DoRA layer has hooks, a wrapper, or another forward; remove them"
     scaling = module.scaling[name]
     if isinstance(scaling, torch.Tensor):
-        return None
-    factors = plain_linear.factors(parts["lora_A"]._modules[name], parts["lora_B"]._modules[name])
+        return "the scaling is a Tensor; make it a float"
+    a, b = plain_linear.factors(children["lora_A"]._modules[name], children["lora_B"]._modules[name])
+    if a is None:
+        return b
     magnitude = layer._parameters.get("weight")
-    if factors is None or magnitude is None:
-        return None
-    a, b = factors
+    if magnitude is None:
+        return "the magnitude is not a parameter of PEFT's DoRA layer"
     dropped = None
     if module.training:
-        dropout = parts["lora_dropout"]._modules[name]
+        dropout = children["lora_dropout"]._modules[name]
         if type(dropout) is not _Identity:
             casts = casts_always or not torch.is_autocast_enabled()  # as PEFT asks, of CUDA's autocast alone
             dropped = masks.of_module(dropout, a.dtype if casts else x.dtype)
-            if dropped is None:
-                return None
-    base_layer = parts["base_layer"]
+            if type(dropped) is str:
+                return dropped
+    base_layer = children["base_layer"]
     if module.fan_in_fan_out:
         weight, bias = plain_linear.weight_and_bias(base_layer, *_CONV1D)
         if weight is None:
-            return None
+            return f"the base layer {bias}"
         weight = weight.t()
     else:
         weight, bias = plain_linear.weight_and_bias(base_layer)
     if weight is None:
         weight = base_weight.of(base_layer)
-        if weight is None:
-            return None
+        if type(weight) is str:
+            return weight
         bias = weight.bias
     gains = None
     if layer.__dict__.get("_dora_cache") or layers.is_caching(layer):
         gains = functools.partial(_cached_gains, base_layer, name)
-    return linear.at_once(layer, x, weight, a, b, magnitude, scaling, bias, gains, dropped)
+    return layer, x, weight, a, b, magnitude, scaling, bias, gains, dropped
 
 
 def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):

@@ -9,7 +9,7 @@ from peft.utils.other import transpose
 
 from dorajit.norms import norm
 from dorajit.operations import gain
-from dorajit.peft import layers, merging
+from dorajit.peft import layers, merging, report
 from dorajit.distributed import frameworks, gather
 
 
@@ -67,6 +67,7 @@ def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True
         if layer.weight.dtype == norms.dtype:
             with torch.no_grad():
                 layer.weight.copy_(norms)
+    report.warn_of_halves(self.model)
 
 
 @torch.no_grad()

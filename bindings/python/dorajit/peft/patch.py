@@ -1,5 +1,6 @@
 """Replaces methods of PEFT by those of dorajit.peft.layers, and restores them."""
 
+import contextlib
 import functools
 import inspect
 import re
@@ -8,8 +9,8 @@ from typing import Optional
 
 import torch
 
-from dorajit import fork_lock
-from dorajit.layers import plain_linear
+from dorajit import control, fork_lock
+from dorajit.layers import explain, plain_linear
 from dorajit.norms import recomputation
 from dorajit.peft import declined, generation
 
@@ -29,9 +30,9 @@ class Patch:
         refused: method -> the reason why it was not replaced.
     """
 
-    def __init__(self, model, replaced, refused, marked):
+    def __init__(self, model, replaced, refused, marked, choices):
         self.model, self.replaced, self.refused = model, replaced, refused
-        self._marked = marked
+        self._marked, self._choices = marked, choices
 
     @property
     def declined(self) -> dict[str, int]:
@@ -45,6 +46,7 @@ class Patch:
         with _lock:
             if self not in _patches:
                 return
+            self._choices.close()
             if self.model is None:
                 _everywhere -= 1
             for module in self._marked:
@@ -78,13 +80,16 @@ class Patch:
             ">" if self in _patches else ", undone>")
 
 
-def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False) -> Patch:
+def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False, dropout: Optional[str] = None,
+               low_rank_dtype: Optional[str] = None) -> Patch:
     """Makes PEFT's DoRA layers use dorajit. Results change only by rounding, checkpoints do not change. `generate` of
     transformers runs inside dorajit.frozen_weights(). Thread-safe.
 
     Args:
         model: patch only the DoRA layers that this model has now; None: all present and future layers.
         strict: raise an error instead of a warning if a method has to be left to PEFT.
+        dropout, low_rank_dtype: values of dorajit.set_dropout() and set_low_rank_dtype(), which they override in the
+            whole process until the patch is undone; None: as set there.
 
     Returns:
         A Patch: `.undo()` reverts it, and so does the end of `with dorajit.patch_peft():`. Patches
@@ -93,7 +98,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
     Raises:
         ImportError: PEFT is not installed.
         TypeError: the model is not a torch.nn.Module.
-        ValueError: the model has no DoRA layers.
+        ValueError: the model has no DoRA layers; an unknown value of `dropout` or `low_rank_dtype`.
         RuntimeError: with `strict`, a method of this version of PEFT cannot be replaced.
     """
     global _everywhere
@@ -104,6 +109,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
     if model is not None and not isinstance(model, torch.nn.Module):
         raise TypeError(f"patch_peft: argument `model` is a {type(model).__name__}; pass a "
                         "torch.nn.Module, or nothing for all models")
+    chosen = {name: control.check_choice("patch_peft", name, name, value)
+              for name, value in (("dropout", dropout), ("low_rank_dtype", low_rank_dtype)) if value is not None}
     targets, refused = _targets(peft)
     if refused:
         message = (f"patch_peft: some methods of PEFT {peft.__version__} are not replaced: "
@@ -112,22 +119,27 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
             raise RuntimeError(message + ". PEFT 0.18 to 0.21 is supported")
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     layers = [] if model is None or not targets else _layers_of(model)
-    generate = generation.target() if targets else {}
-    generating = [] if model is None else generation.modules_of(model)
+    wholes = _wholes() if targets else {}  # methods of whole models
+    kinds = tuple(kind for kind, _ in wholes)
+    others = [] if model is None else [one for one in model.modules() if isinstance(one, kinds)]
     with _lock:
-        for (owner, name), replacement in {**targets, **generate}.items():
+        for (owner, name), replacement in {**targets, **wholes}.items():
             if (owner, name) not in _originals:
                 _install(owner, name, replacement)
         if model is None:
             _everywhere += 1
-        for module in layers + generating:
+        for module in layers + others:
             setattr(module, _MARK, vars(module).get(_MARK, 0) + 1)
+        choices = contextlib.ExitStack()
+        for name, value in chosen.items():
+            choices.enter_context(control.state.switches[name].override(value, is_of_thread=False))
         patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused,
-                      layers + generating)
+                      layers + others, choices)
         _patches.append(patch)
     if layers:
-        from dorajit.peft import magnitudes
+        from dorajit.peft import magnitudes, report
         magnitudes.refine(model)
+        report.warn_of_halves(model)
     return patch
 
 
@@ -169,6 +181,14 @@ def _targets(peft):
         else:
             refused[f"{owner.__name__}.{name}"] = reason
     return targets, refused
+
+
+def _wholes():
+    from dorajit.peft import report
+    from peft import PeftModel
+    from peft.tuners.tuners_utils import BaseTuner
+    # Models for a task call the tuner; others, PeftModel itself, call the base model.
+    return {**generation.target(), (PeftModel, "forward"): report.first_call, (BaseTuner, "forward"): report.first_call}
 
 
 def _adding_quantized_classes(replacement):
@@ -228,6 +248,17 @@ def _is_patched(subject):
         return True
     layers = getattr(subject, "lora_magnitude_vector", None)  # of a module with DoRA layers
     return layers is not None and any(hasattr(one, _MARK) for one in layers.values())  # through FSDP's wrapper
+
+
+def _read(module):
+    """How a module of PEFT runs, for dorajit.layers.explain; None for others and those that are not patched."""
+    if not module._modules.get("lora_magnitude_vector") or not _is_patched(module):
+        return None
+    from dorajit.peft import report
+    return report.of_module(module)
+
+
+explain.readers.append(_read)
 
 
 def _layers_of(model):

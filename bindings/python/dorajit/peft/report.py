@@ -1,0 +1,74 @@
+"""What users of a patched model are told: how its layers run, before the first call; and that magnitudes of 16 bits hardly
+move."""
+
+import logging
+import warnings
+
+import torch
+from peft.tuners.lora import dora
+
+from dorajit.layers import explain
+from dorajit.layers.explain import Dispatch
+from dorajit.operations import eligibility
+from dorajit.operations.gain import HALVES
+from dorajit.peft import layers, linear
+
+_log = logging.getLogger("dorajit")
+_SEEN = "_dorajit_seen"
+_has_warned = False
+
+
+def of_module(module):
+    """(Dispatch, magnitudes) of a patched module of PEFT, for dorajit.layers.explain."""
+    of_adapters = module.lora_magnitude_vector
+    names = [one for one in module.active_adapters if one in of_adapters]
+    magnitudes = [layer.weight for layer in of_adapters.values()]
+    if module.disable_adapters or module.merged or not names:
+        return Dispatch(explain.BASE, "the adapter is merged, disabled or not active"), magnitudes
+    kind = type(module)
+    made = explain.of_parts(module, linear.parts(module, magnitudes[0]) if layers.is_installed(kind.forward)
+                            else f"PEFT's {kind.__name__} has no node")
+    if made.path == explain.COMPOSED:
+        reason = next(filter(None, (_why_declined(module, one) for one in names)), None)
+        made = made if reason is None else Dispatch(explain.PEFT, reason)
+    return made, magnitudes
+
+
+def _why_declined(module, name):
+    layer, scaling, base_layer = module.lora_magnitude_vector[name], module.scaling[name], module.get_base_layer()
+    if name in module.lora_embedding_A:
+        return layers.why_declined_embedding(layer, module.lora_embedding_A[name], module.lora_embedding_B[name], scaling,
+                                             base_layer)
+    kind = layers._Conv if isinstance(layer, dora._DoraConvNdLayer) else torch.nn.Linear
+    return layers.why_declined(kind, layer, None, module.lora_A[name], module.lora_B[name], scaling, base_layer, None)
+
+
+def first_call(original, self, *args, **kwargs):
+    """PeftModel.forward and BaseTuner.forward: one line about how the layers of a model run, before its first call."""
+    if _SEEN not in self.__dict__ and not eligibility.is_compiling():
+        setattr(self, _SEEN, True)
+        found = explain.of_model(self)
+        if found:
+            is_improvable = any(one.path != explain.NODE and "; " in one.reason for one in found.values())
+            _log.log(logging.WARNING if is_improvable else logging.INFO,
+                     "dorajit: %s; dorajit.explain_dispatch(model) tells why", found.summary())
+        warn_of_halves(self)
+    return original(self, *args, **kwargs)
+
+
+def warn_of_halves(model):
+    """Warns once in a process of trained magnitudes with 16 bits."""
+    global _has_warned
+    if _has_warned:
+        return
+    found = [one.weight for one in model.modules() if isinstance(one, dora.DoraLinearLayer)]
+    halves = [one for one in found if one.requires_grad and one.dtype in HALVES]
+    if halves:
+        _has_warned = True
+        warnings.warn(
+            f"dorajit.patch_peft: {len(halves)} of {len(found)} magnitudes are trained in {halves[0].dtype}, whose "
+            f"numbers near 1 are {torch.finfo(halves[0].dtype).eps:g} apart: updates of an optimizer without float32 "
+            "copies round to nothing. Keep them in float32: call get_peft_model with autocast_adapter_dtype=True, or "
+            "run, before the optimizer is made, `for name, one in model.named_parameters(): "
+            "if 'lora_magnitude_vector' in name: one.data = one.data.float()` (docs/training.md)",
+            RuntimeWarning, stacklevel=4)

@@ -1,0 +1,146 @@
+"""Magnitudes of 16 bits hardly move in training: what patch_peft says, how to keep them in float32, and that the layers of
+dorajit.nn do so by themselves."""
+
+import warnings
+
+import dorajit
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+from peft import LoraConfig, PeftModel, get_peft_model
+from recipes import BF16, F32, IN, OUT, RANK, adapted, is_node, plain
+
+from dorajit.peft import report
+
+HALVES = [BF16, torch.float16]
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    """The warnings of a process that has not warned yet."""
+    monkeypatch.setattr(report, "_has_warned", False)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield lambda: [str(one.message) for one in found if "magnitudes" in str(one.message)]
+
+
+def magnitudes(model):
+    return [one for name, one in model.named_parameters() if "lora_magnitude_vector" in name]
+
+
+def keep_in_float32(model):
+    """The code that the warning and docs/training.md give."""
+    for name, one in model.named_parameters():
+        if 'lora_magnitude_vector' in name: one.data = one.data.float()
+
+
+def test_code_of_the_warning_is_the_one_that_is_tested(warned):
+    import inspect
+    with dorajit.patch_peft():
+        adapted(plain, "cpu", BF16, False)
+    message, = warned()
+    code = " ".join(inspect.getsource(keep_in_float32).split('"""')[2].split())
+    assert code in message and "1 of 1 magnitudes are trained in torch.bfloat16" in message
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_float32_magnitudes_over_16_bit_factors_move_and_are_one_node(device, layer_launches, dtype):
+    moved = {}
+    for is_kept in (False, True):
+        model = adapted(plain, device, dtype, False)
+        if is_kept:
+            keep_in_float32(model)
+        magnitude, = magnitudes(model)
+        first = magnitude.detach().clone()
+        optimizer = torch.optim.AdamW([magnitude], lr=1e-4, weight_decay=0.0)
+        x = torch.randn(16, IN, device=device).to(dtype)
+        with dorajit.patch_peft(strict=True):
+            layer_launches()
+            out = model(x)
+            assert is_node(out)
+            out.float().square().mean().backward()
+            assert layer_launches() == {"norm": 1, "compose_residual": 1, "residual_backward": 1}
+            for _ in range(20):
+                optimizer.step()
+                optimizer.zero_grad()
+                model(x).float().square().mean().backward()
+        moved[is_kept] = (magnitude != first).float().mean().item()
+    assert moved[False] <= (0 if dtype is BF16 else 0.1) and moved[True] > 0.95
+
+
+@pytest.mark.parametrize("when", ["injection", "patch", "first call"])
+def test_warning_comes_once(warned, when):
+    model = None if when == "injection" else adapted(plain, "cpu", BF16, when == "first call")
+    with dorajit.patch_peft(model if when == "patch" else None):
+        if when == "injection":
+            model = adapted(plain, "cpu", BF16, False)
+        elif when == "first call":
+            model.to(BF16)
+            assert not warned()
+        for _ in range(2):
+            model(torch.randn(3, IN).to(BF16))
+            adapted(plain, "cpu", BF16, False)
+    assert len(warned()) == 1
+
+
+@pytest.mark.parametrize("of", ["float32", "frozen", "inference", "nn"])
+def test_no_warning_without_a_trained_16_bit_magnitude(warned, tmp_path, of):
+    if of == "inference":
+        adapted(plain, "cpu", BF16, False).save_pretrained(tmp_path)
+    with dorajit.patch_peft():
+        if of == "inference":
+            model = PeftModel.from_pretrained(plain(BF16, True, "cpu"), str(tmp_path), autocast_adapter_dtype=False)
+            assert magnitudes(model)[0].dtype is BF16
+        elif of == "nn":
+            model = dorajit.nn.DoRALinear(nn.Linear(IN, OUT, dtype=BF16), RANK)
+        else:
+            model = adapted(plain, "cpu", BF16, True)
+            if of == "frozen":
+                model.requires_grad_(False).to(BF16)
+        model(torch.randn(3, IN).to(BF16))
+    assert not warned()
+
+
+# --- dorajit.nn ----------------------------------------------------------------------------------
+
+def layers():
+    yield dorajit.nn.DoRALinear(nn.Linear(IN, OUT), RANK), torch.randn(3, IN)
+    yield dorajit.nn.DoRAConv2d(nn.Conv2d(3, 4, 3), RANK), torch.randn(2, 3, 5, 5)
+    yield dorajit.nn.DoRAEmbedding(nn.Embedding(8, 6), RANK), torch.arange(4)
+
+
+@pytest.mark.parametrize("cast", [lambda one: one.to(BF16), lambda one: one.half(), lambda one: one.bfloat16(),
+                                  lambda one: one.to("cpu", torch.float16), lambda one: one.double().half()])
+def test_casts_of_a_layer_leave_its_magnitude(cast):
+    for layer, x in layers():
+        model = nn.Sequential(layer)
+        before = layer.lora_magnitude_vector.detach().clone()
+        model(x).square().sum().backward()
+        gradient = layer.lora_magnitude_vector.grad.clone()
+        cast(model)
+        parameter = layer.lora_magnitude_vector
+        assert parameter.dtype is parameter.grad.dtype is F32
+        assert torch.equal(parameter, before) and torch.equal(parameter.grad, gradient)
+        others = [one for one in model.parameters() if one is not parameter]
+        assert all(one.element_size() == 2 for one in others)
+        model(x.to(others[0].dtype) if x.is_floating_point() else x)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_checkpoint_of_16_bits_loads_as_float32(assign):
+    for layer, _ in layers():
+        halves = {name: one.to(BF16) for name, one in layer.state_dict().items()}
+        layer.load_state_dict(halves, assign=assign)
+        assert layer.lora_magnitude_vector.dtype is F32 and layer.lora_magnitude_vector.requires_grad
+        assert torch.equal(layer.lora_magnitude_vector, halves["lora_magnitude_vector"].float())
+        assert all(type(one) is torch.Tensor and one.dtype is BF16 for one in halves.values())
+
+
+def test_other_casts_of_a_layer_are_pytorchs():
+    for layer, _ in layers():
+        assert layer.double().lora_magnitude_vector.dtype is torch.float64
+        assert layer.float().lora_magnitude_vector.dtype is F32
+        assert layer.to("meta").lora_magnitude_vector.is_meta
