@@ -157,7 +157,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
 def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
     """The gain, differentiable for the magnitude."""
     magnitude = layer.weight
-    is_cached = layer._dora_cache or is_caching(layer)
+    is_cached = vars(layer).get("_dora_cache") or is_caching(layer)  # PEFT 0.18 has none
     if is_cached or eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
         return gain.gain(magnitude, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
     factors = norm.factors_of_layer(weight, a, b)
