@@ -138,7 +138,7 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
     if they have to be computed from the norms, which also raises errors for wrong tensors.
 
     Args:
-        magnitude: [rows], one element per row of the matrix.
+        magnitude: one element per row of the matrix, of any shape, which is that of the results.
         dtype: the element type of the sums.
     """
     if scale == 0 or not state.enabled:
@@ -150,7 +150,7 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
     if matrix.device.type == "cpu" and not matrix.is_contiguous() and matrix.nbytes <= _CACHED_BYTES:
         matrix = matrix.contiguous()
     for one in (matrix, a, b, magnitude):
-        if type(one) not in PLAIN or is_freed(one) or not one.is_contiguous():
+        if type(one) not in PLAIN or is_freed(one):
             return None
     try:
         gains = _GAINS.get(magnitude.dtype)

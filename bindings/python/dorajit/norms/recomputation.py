@@ -60,8 +60,10 @@ def norms(layer, operands, scale, compute):
     is_saved_by_hooks = top_hooks(False) is not None
     may_be_checkpoint = is_saved_by_hooks or (layer.training and not torch.is_inference_mode_enabled())
     if not (is_in_backward or may_be_checkpoint):
-        with _lock:
-            _kept[layer] = Pass()  # a later pass of the layer is then not the only one
+        if _kept:
+            with _lock:
+                if layer in _kept:
+                    _kept[layer] = Pass()  # the kept pass is then not the only one
         return compute()
     key = _key(operands, scale)
     if is_in_backward:

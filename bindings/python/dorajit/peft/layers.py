@@ -14,7 +14,7 @@ from peft.utils.other import transpose
 from dorajit.checks import PLAIN
 from dorajit.control import state
 from dorajit.layers import base_weight, dropout, plain_linear, tiers
-from dorajit.norms import norm, recomputation
+from dorajit.norms import frozen, norm, recomputation
 from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import SOMEBODY
 from dorajit.peft import declined
@@ -48,7 +48,7 @@ def _variant_forward_of(kind):
     """The replacement of a variant's forward: the base result plus the layer's delta, in one pass, if the delta uses
     that base result."""
     def forward(original, module, active_adapter, x, result, **kwargs):
-        base_layer = module.get_base_layer()
+        base_layer = _base_layer(module)
         layer = None if _grouped(kind, base_layer) else _foldable(module, active_adapter)
         is_low_rank = _drops(module, active_adapter) and state.dropout == "low_rank"
         if is_low_rank:
@@ -87,8 +87,20 @@ def module_forward(original, self, x, *args, **kwargs):
     result = self._modules["base_layer"](x)
     lora_A = self._modules["lora_A"]._modules.get(name)  # embeddings have none
     if lora_A is not None:
-        x = self._cast_input_dtype(x, lora_A.weight.dtype)
+        dtype = lora_A.weight.dtype
+        if x.dtype is not dtype:
+            x = self._cast_input_dtype(x, dtype)
     return forward(self, active_adapter=name, x=x, result=result).to(result.dtype)
+
+
+def _is_of_torch(base_layer):
+    return type(base_layer).__module__.startswith("torch.nn.modules.")
+
+
+def _base_layer(module):
+    """module.get_base_layer(), which takes longer: it looks for the base layer of the base layer."""
+    base_layer = module._modules["base_layer"]
+    return base_layer if _is_of_torch(base_layer) else module.get_base_layer()
 
 
 def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
@@ -114,7 +126,7 @@ linear_variant_forward, conv_variant_forward = _variant_forward_of(torch.nn.Line
 
 
 def _drops(module, adapter):
-    return module.training and not isinstance(module.lora_dropout[adapter], torch.nn.Identity)
+    return module.training and not isinstance(module._modules["lora_dropout"]._modules[adapter], torch.nn.Identity)
 
 
 def _foldable(module, adapter):
@@ -122,7 +134,7 @@ def _foldable(module, adapter):
     forward is the replacement, and no hook or wrapper needs its output. None otherwise."""
     if _drops(module, adapter) and state.dropout != "low_rank":
         return None
-    layer = module.lora_magnitude_vector[adapter]
+    layer = module._modules["lora_magnitude_vector"]._modules[adapter]
     if not is_installed(type(layer).forward) or "forward" in vars(layer):
         return None
     return None if plain_linear.has_hooks(layer) or plain_linear.has_global_hook() else layer
@@ -135,20 +147,22 @@ def is_installed(method):
 
 def embedding_variant_forward(original, module, active_adapter, x, result, **kwargs):
     """DoraEmbeddingVariant.forward"""
-    layer = module.lora_magnitude_vector[active_adapter]
-    base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
+    layer = module._modules["lora_magnitude_vector"]._modules[active_adapter]
+    base_layer, scaling = _base_layer(module), module.scaling[active_adapter]
+    weight = base_layer.weight
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
-    reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
-    if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
+    reason = _unfit_scaling(scaling) or unfit(weight) or unfit(a) or unfit(b)
+    if reason is None and type(layer) is not dora.DoraEmbeddingLayer and (
+            gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
         # FSDP reduces the gradient only if the wrapped module is called.
         reason = "FSDP wraps the magnitude of an embedding by itself"
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)
     with gather.whole(base_layer, layer):
-        factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
+        factor = _gain(layer, weight.T, a, b, scaling, base_layer, active_adapter)
     lora = module._embed(x, a.T) @ b.T
-    embed_scale = module._get_embed_scale()
+    embed_scale = module._get_embed_scale() if hasattr(base_layer, "embed_scale") else None
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)
     return tiers.total(lora, result, factor, scaling)
@@ -161,14 +175,14 @@ def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
     if is_cached or eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
         return gain.gain(magnitude, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
     factors = norm.factors_of_layer(weight, a, b)
-    kept = stored(base_layer)
-    def compute():
-        if weight.dim() == 2:
-            return norm.divisor_and_gain(weight, *factors, magnitude, scaling)
-        found = norm.divisor_and_gain(*norm.matrices(weight, *factors), magnitude.detach().flatten(), scaling)
-        return [one.view(magnitude.shape) for one in found]
-    divisor, made = recomputation.norms(
-        layer, (weight if kept is None else kept, a, b, magnitude), (scaling, factors[0].dtype), compute)
+    call = *factors, magnitude, scaling
+    if recomputation.is_only_pass() and frozen.of(layer) is None:
+        divisor, made = norm.divisor_and_gain(weight, *call)
+    else:
+        kept = stored(base_layer)
+        divisor, made = recomputation.norms(
+            layer, (weight if kept is None else kept, a, b, magnitude), (scaling, factors[0].dtype),
+            lambda: norm.divisor_and_gain(weight, *call))
     return magnitude.to(divisor.dtype) / divisor if eligibility.builds_graph(magnitude) else made
 
 
@@ -201,7 +215,7 @@ def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
 def stored(base_layer):
     """The tensor in which the base layer stores its weight; None if it is not a tensor. An HQQ layer has no
     `weight` but `W_q`."""
-    kept = getattr(base_layer, "W_q", None)
+    kept = None if _is_of_torch(base_layer) else getattr(base_layer, "W_q", None)
     kept = getattr(base_layer, "weight", None) if kept is None else kept
     return kept if isinstance(kept, torch.Tensor) else None
 
