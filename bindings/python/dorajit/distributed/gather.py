@@ -10,11 +10,8 @@ from dorajit.distributed import frameworks
 
 
 _NOTHING = contextlib.nullcontext()
-
-
-def _is_alone():
-    """Whether the process belongs to no group, without which no framework shards parameters."""
-    return not (torch.distributed.is_available() and torch.distributed.is_initialized())
+# Without a process group no framework shards parameters.
+_has_group = torch.distributed.is_initialized if torch.distributed.is_available() else bool
 
 
 def whole(*owners):
@@ -27,7 +24,7 @@ def whole(*owners):
         ValueError: some are not whole after the gather. With PEFT_DORA_ALLOW_PARTIAL_GATHER=1 this is not
             checked here; reading a parameter that is not whole raises an error.
     """
-    if torch.compiler.is_compiling() or _is_alone():
+    if torch.compiler.is_compiling() or not _has_group():
         return _NOTHING
     parts, units = _partitioned(owners), _sharded_units(owners)
     return _all_gathered(parts, units) if parts or units else _NOTHING
@@ -54,7 +51,7 @@ def constant(module, name):
         ValueError: the parameter is trained and sharded, so that its gradient would be lost.
     """
     found = getattr(module, name, None)
-    if found is None or (not torch.compiler.is_compiling() and _is_alone()):
+    if found is None or (not torch.compiler.is_compiling() and not _has_group()):
         return found
     is_unit = unwrapped(module) is not module and _is_sharded(module)
     is_whole = not is_unit and is_here(found, least_dims=0)

@@ -150,7 +150,8 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
     if matrix.device.type == "cpu" and not matrix.is_contiguous() and matrix.nbytes <= _CACHED_BYTES:
         matrix = matrix.contiguous()
     for one in (matrix, a, b, magnitude):
-        if type(one) not in PLAIN or is_freed(one):
+        # The launch refuses the address of freed memory, which is null, except that of a view.
+        if type(one) not in PLAIN or (one.storage_offset() and is_freed(one)):
             return None
     try:
         gains = _GAINS.get(magnitude.dtype)

@@ -48,13 +48,14 @@ def _variant_forward_of(kind):
     """The replacement of a variant's forward: the base result plus the layer's delta, in one pass, if the delta uses
     that base result."""
     def forward(original, module, active_adapter, x, result, **kwargs):
-        base_layer = _base_layer(module)
+        base_layer, is_low_rank = _base_layer(module), state.dropout == "low_rank" and _drops(module, active_adapter)
         layer = None if _grouped(kind, base_layer) else _foldable(module, active_adapter)
-        is_low_rank = _drops(module, active_adapter) and state.dropout == "low_rank"
+        if layer is None and not is_low_rank:
+            return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
         if is_low_rank:
             x = module.lora_dropout[active_adapter](x)
         parts = module._modules
-        lora_A, lora_B = (parts[one]._modules[active_adapter] for one in ("lora_A", "lora_B"))
+        lora_A, lora_B = parts["lora_A"]._modules[active_adapter], parts["lora_B"]._modules[active_adapter]
         scaling = module.scaling[active_adapter]
         if layer is not None:
             reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
@@ -147,10 +148,13 @@ def is_installed(method):
 
 def embedding_variant_forward(original, module, active_adapter, x, result, **kwargs):
     """DoraEmbeddingVariant.forward"""
-    layer = module._modules["lora_magnitude_vector"]._modules[active_adapter]
+    parts = module._modules
+    layer = parts["lora_magnitude_vector"]._modules[active_adapter]
     base_layer, scaling = _base_layer(module), module.scaling[active_adapter]
     weight = base_layer.weight
-    a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
+    a, b = (parts[one]._parameters.get(active_adapter) for one in ("lora_embedding_A", "lora_embedding_B"))
+    if a is None or b is None:  # FSDP1 keeps views of its flat parameter as attributes
+        a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = _unfit_scaling(scaling) or unfit(weight) or unfit(a) or unfit(b)
     if reason is None and type(layer) is not dora.DoraEmbeddingLayer and (
             gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
@@ -263,9 +267,11 @@ def _unfit_scaling(scaling):
 
 
 def unfit(weight):
+    if type(weight) in PLAIN:
+        return None
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
-    if type(weight) not in PLAIN and not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
+    if not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which has its own __torch_dispatch__"
     return None
