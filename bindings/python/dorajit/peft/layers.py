@@ -187,7 +187,9 @@ def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
         divisor, made = recomputation.norms(
             layer, (weight if kept is None else kept, a, b, magnitude), (scaling, factors[0].dtype),
             lambda: norm.divisor_and_gain(weight, *call))
-    return magnitude.to(divisor.dtype) / divisor if eligibility.builds_graph(magnitude) else made
+    if not eligibility.builds_graph(magnitude):
+        return made
+    return (magnitude if magnitude.dtype is divisor.dtype else magnitude.to(divisor.dtype)) / divisor
 
 
 def is_caching(layer):
@@ -258,8 +260,12 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
 
 
 def _grouped(kind, base_layer):
-    return None if kind is torch.nn.Linear or base_layer.groups == 1 else (
-        f"the convolution has {base_layer.groups} groups")
+    return None if kind is torch.nn.Linear or base_layer.groups == 1 else _of_groups(base_layer.groups)
+
+
+@functools.cache
+def _of_groups(groups):
+    return f"the convolution has {groups} groups"
 
 
 def _unfit_scaling(scaling):
