@@ -34,6 +34,7 @@ struct Products {
   PyObject* transpose = PyUnicode_InternFromString("t");
   PyObject* add_product = PyUnicode_InternFromString("addmm_");
   PyObject* is_view = PyUnicode_InternFromString("_is_view");
+  PyObject* offset = PyUnicode_InternFromString("storage_offset");
   PyObject* storage = PyUnicode_InternFromString("untyped_storage");
   PyObject* nbytes = PyUnicode_InternFromString("nbytes");
   PyObject* dtype = PyUnicode_InternFromString("dtype");
@@ -63,11 +64,11 @@ py::object call_method(PyObject* name, const std::array<PyObject*, kCount>& self
   return owned(PyObject_VectorcallMethod(name, self_and_arguments.data(), kCount - named, names));
 }
 
-// The tensor as a matrix: all dimensions but the last are one.
+// The tensor as a matrix: all dimensions but the last are one. A vector stays one.
 py::object rows_of(PyObject* tensor) {
   const Products& of = products();
   const py::object dims = call_method(of.dim, std::array{tensor});
-  if (PyLong_AsLong(dims.ptr()) == 2) return py::reinterpret_borrow<py::object>(tensor);
+  if (PyLong_AsLong(dims.ptr()) <= 2) return py::reinterpret_borrow<py::object>(tensor);
   return call_method(of.flatten, std::array{tensor, of.zero, of.minus_two});
 }
 
@@ -75,10 +76,11 @@ py::object transposed(PyObject* matrix) {
   return call_method(products().transpose, std::array{matrix});
 }
 
-// False for a tensor whose storage was resized to zero bytes, as FSDP does. Its address does not
-// show this.
+// False for a view whose storage was resized to zero bytes, as FSDP does.
 bool has_memory(PyObject* tensor) {
   const Products& of = products();
+  // Launches refuse the address of freed memory, null, except of a view behind its beginning.
+  if (PyLong_AsLongLong(call_method(of.offset, std::array{tensor}).ptr()) == 0) return true;
   const py::object storage = call_method(of.storage, std::array{tensor});
   return PyLong_AsLongLong(call_method(of.nbytes, std::array{storage.ptr()}).ptr()) != 0;
 }

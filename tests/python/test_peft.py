@@ -1,6 +1,7 @@
 """patch_peft: a patched model has the results of PEFT's DoRA."""
 
 import copy
+import sys
 import warnings
 
 import dorajit
@@ -285,3 +286,37 @@ def test_norm_and_gain_of_a_small_layer_are_one_launch(launches, monkeypatch, ki
         launches()
         model(x)
         assert launches() == {"weight_norm": 1, "compose_residual": 1}
+
+
+def host_work(step):
+    """(calls of functions, operators of PyTorch) in a step."""
+    calls = 0
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+    step()
+    sys.setprofile(count)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    with torch.autograd.profiler.profile() as profile:
+        step()
+    return calls, sum(one.name.startswith("aten::") for one in profile.function_events)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("trains", [True, False])
+def test_layer_makes_few_calls_for_each_operator_that_it_saves(kind, trains):
+    """The time of a tiny layer is that of the host, to which an operator costs as much as four calls or more."""
+    model = adapted(kind, "cpu").train(trains)
+    x = model.base_model.model.example("cpu")
+    def step():
+        with torch.set_grad_enabled(trains):
+            out = model(x)
+            if trains:
+                torch.autograd.backward(out, out)
+    calls, operators = host_work(step)
+    with dorajit.patch_peft(strict=True):
+        ours = host_work(step)
+    assert ours[0] - calls <= 4 * (operators - ours[1]), (ours, calls, operators)

@@ -9,7 +9,11 @@ from dorajit.control import state
 from dorajit.distributed import frameworks
 
 
-@contextlib.contextmanager
+_NOTHING = contextlib.nullcontext()
+# Without a process group no framework shards parameters.
+_has_group = torch.distributed.is_initialized if torch.distributed.is_available() else bool
+
+
 def whole(*owners):
     """Context in which the parameters of modules, or the given parameters, are gathered.
 
@@ -20,12 +24,14 @@ def whole(*owners):
         ValueError: some are not whole after the gather. With PEFT_DORA_ALLOW_PARTIAL_GATHER=1 this is not
             checked here; reading a parameter that is not whole raises an error.
     """
-    parts, units = [], []
-    if not torch.compiler.is_compiling() and torch.distributed.is_available() and torch.distributed.is_initialized():
-        parts, units = _partitioned(owners), _sharded_units(owners)
-    if not parts and not units:
-        yield
-        return
+    if torch.compiler.is_compiling() or not _has_group():
+        return _NOTHING
+    parts, units = _partitioned(owners), _sharded_units(owners)
+    return _all_gathered(parts, units) if parts or units else _NOTHING
+
+
+@contextlib.contextmanager
+def _all_gathered(parts, units):
     with contextlib.ExitStack() as stack:
         if parts:
             stack.enter_context(_gathered(parts))
@@ -45,8 +51,8 @@ def constant(module, name):
         ValueError: the parameter is trained and sharded, so that its gradient would be lost.
     """
     found = getattr(module, name, None)
-    if found is None:
-        return None
+    if found is None or (not torch.compiler.is_compiling() and not _has_group()):
+        return found
     is_unit = unwrapped(module) is not module and _is_sharded(module)
     is_whole = not is_unit and is_here(found, least_dims=0)
     if found.requires_grad and torch.is_grad_enabled() and not is_whole:

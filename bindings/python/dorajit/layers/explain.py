@@ -70,7 +70,7 @@ def of_model(model):
                     [one.weight for one in layers.values()])
         if made is not None:
             found[name], magnitudes = made
-            found.halves += sum(one.requires_grad and one.dtype in HALVES for one in magnitudes)
+            found.halves += sum(one is not None and one.requires_grad and one.dtype in HALVES for one in magnitudes)
     return found
 
 

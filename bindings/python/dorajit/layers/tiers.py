@@ -17,10 +17,13 @@ def tier(lora, base, gain):
     PEFT_DORA_FUSED=0, in training with PEFT_DORA_FUSED_BACKWARD=0, and with DTensors. In the first two tiers,
     tensors that no kernel takes (dorajit.explain_dispatch) run in PyTorch.
     """
-    tensors = lora, base, gain
-    if eligibility.why_switched_off(*tensors) is not None or any(map(frameworks.is_dtensor, tensors)):
+    if _is_eager(lora, base, gain):
         return EAGER
-    return TRAINING if eligibility.builds_graph(*tensors) else INFERENCE
+    return TRAINING if eligibility.builds_graph(lora, base, gain) else INFERENCE
+
+
+def _is_eager(*tensors):
+    return eligibility.why_switched_off(*tensors) is not None or any(map(frameworks.is_dtensor, tensors))
 
 
 def total(lora, result, gain, scale, bias=None):
@@ -30,7 +33,7 @@ def total(lora, result, gain, scale, bias=None):
         lora, result: of the same shape. They may have two element types; the output has that of their sum.
         gain, bias: one element per channel, the gain broadcastable; bias None: no bias.
     """
-    if tier(lora, result, gain) == EAGER:
+    if _is_eager(lora, result, gain):
         return api.apart(lora, result, gain, bias, scale, expression.compose)
     return api.fused_dora_compose_residual(lora, result, gain, scale, bias)
 

@@ -9,7 +9,8 @@ from dorajit.norms import factored_norm, norm_kernel
 def matrices(weight, lora_A, lora_B):
     """Plain tensors as [out, in], [rank, in] and [out, rank]. Columns have the order of the weight's memory, so that a
     weight in channels_last is not copied."""
-    weight, lora_A, lora_B = weight.detach(), lora_A.detach(), lora_B.detach()
+    if torch.is_grad_enabled():
+        weight, lora_A, lora_B = weight.detach(), lora_A.detach(), lora_B.detach()
     if weight.dim() > 2 and not weight.is_contiguous():
         order = 0, *sorted(range(1, weight.dim()), key=lambda dim: -weight.stride(dim))
         lora_A = lora_A.reshape(lora_A.shape[:1] + weight.shape[1:]).permute(order)

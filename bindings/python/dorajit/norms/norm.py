@@ -86,10 +86,12 @@ def _expression(weight, lora_A, lora_B, scale, chunk_mb):
 
 
 def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
-    """(divisor, gain) for plain matrices and a magnitude with one dimension: gain.divisor of their weight_norm, and
-    magnitude / divisor. Both are constants for autograd."""
-    if weight.dim() == lora_A.dim() == lora_B.dim() == 2:
-        made = norm_kernel.divisor_and_gain(weight, lora_A, lora_B, magnitude, scale)
+    """(divisor, gain) for plain tensors, in the magnitude's shape: gain.divisor of their weight_norm, and magnitude /
+    divisor. Both are constants for autograd."""
+    dims = weight.dim()
+    if dims >= 2 and dims == lora_A.dim() == lora_B.dim():
+        operands = (weight, lora_A, lora_B) if dims == 2 else matrices(weight, lora_A, lora_B)
+        made = norm_kernel.divisor_and_gain(*operands, magnitude, scale)
         if made is not None:
             return made
     return gain.with_divisor(magnitude.detach(), _computed(weight, lora_A, lora_B, scale, None))
@@ -98,8 +100,10 @@ def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
 def factors_of_layer(weight, lora_A, lora_B):
     """The factors for the norm of a layer: as cast by autocast if that gives the weight's type, so that the norm is
     that of the matrix that x is multiplied by; otherwise unchanged."""
+    if lora_A.dtype is weight.dtype:
+        return lora_A, lora_B
     a = precision.as_autocast(lora_A.detach())
-    if a.dtype is lora_A.dtype or a.dtype is not weight.dtype:
+    if a.dtype is not weight.dtype:
         return lora_A, lora_B
     return a, precision.as_autocast(lora_B.detach())
 

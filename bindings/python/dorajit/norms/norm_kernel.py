@@ -150,12 +150,13 @@ def _gain_type(device, matrix, a, b, magnitude, rank, elements):
 
 
 def divisor_and_gain(matrix, a, b, magnitude, scale):
-    """(divisor, gain) by that launch; None if they have to be computed from the norms, which also raises errors for
-    wrong tensors."""
+    """(divisor, gain) by that launch, in the shape of the magnitude; None if they have to be computed from the norms,
+    which also raises errors for wrong tensors."""
     if matrix.device.type == "cpu" and not matrix.is_contiguous() and matrix.nbytes <= _CACHED_BYTES:
         matrix = matrix.contiguous()
     for one in (matrix, a, b, magnitude):
-        if type(one) not in PLAIN or is_freed(one) or not one.is_contiguous():
+        # The launch refuses the address of freed memory, which is null, except that of a view.
+        if type(one) not in PLAIN or (one.storage_offset() and is_freed(one)):
             return None
     gains = gain_type(matrix, a, b, magnitude, scale)
     if gains is None or a.shape[1] != matrix.shape[1]:

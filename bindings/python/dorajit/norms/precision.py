@@ -49,9 +49,14 @@ def _turn(full):
 _float32_products = control.Switch(_turn, False)
 
 
+def _is_autocast_enabled(device_type):
+    # torch.compile can trace only this function; it raises for devices without autocast.
+    return device_type != "meta" and torch.is_autocast_enabled(device_type)
+
+
 def without_autocast(device_type):
     """Context without autocast; does nothing for device types without autocast, such as meta."""
-    if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+    if _is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()
 
@@ -59,8 +64,7 @@ def without_autocast(device_type):
 def as_autocast(factor):
     """A factor of a product in the type to which autocast would cast it; unchanged outside of autocast."""
     kind = factor.device.type
-    # torch.compile can trace only this function; it raises for devices without autocast.
-    if factor.dtype is torch.float64 or kind == "meta" or not torch.is_autocast_enabled(kind):
+    if factor.dtype is torch.float64 or not _is_autocast_enabled(kind):
         return factor
     return factor.to(torch.get_autocast_dtype(kind))
 
@@ -70,7 +74,7 @@ def of_adapter(result):
     chosen type of low-rank products (dorajit.set_low_rank_dtype)."""
     kind = result.device.type
     if (control.state.low_rank_dtype == "adapter" or result.dtype not in (torch.float16, torch.bfloat16)
-            or not torch.amp.is_autocast_available(kind) or torch.is_autocast_enabled(kind)):
+            or kind == "meta" or _is_autocast_enabled(kind)):
         return contextlib.nullcontext()
     return torch.autocast(kind, dtype=result.dtype)
 

@@ -83,6 +83,8 @@ def begin(layer, operands, scale):
     is_in_backward = torch._C._current_graph_task_id() >= 0
     may_be_checkpoint = (is_in_backward or top_hooks(False) is not None
                          or (layer.training and not torch.is_inference_mode_enabled()))
+    if not may_be_checkpoint and layer not in _kept:
+        return None, None
     key = _key(operands, scale) if may_be_checkpoint else None
     with _lock:
         if is_in_backward:

@@ -13,7 +13,7 @@ from peft.tuners.lora import dora
 from dorajit.checks import PLAIN
 from dorajit.control import state
 from dorajit.layers import base_weight, dropout, plain_linear, tiers
-from dorajit.norms import norm, precision, recomputation
+from dorajit.norms import frozen, norm, precision, recomputation
 from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import SOMEBODY
 from dorajit.peft import declined
@@ -47,13 +47,14 @@ def _variant_forward_of(kind):
     """The replacement of a variant's forward: the base result plus the layer's delta, in one pass, if the delta uses
     that base result."""
     def forward(original, module, active_adapter, x, result, **kwargs):
-        base_layer = module.get_base_layer()
+        base_layer, is_low_rank = _base_layer(module), state.dropout == "low_rank" and _drops(module, active_adapter)
         layer = None if _grouped(kind, base_layer) else _foldable(module, active_adapter)
-        is_low_rank = _drops(module, active_adapter) and state.dropout == "low_rank"
+        if layer is None and not is_low_rank:
+            return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
         if is_low_rank:
             x = module.lora_dropout[active_adapter](x)
         parts = module._modules
-        lora_A, lora_B = (parts[one]._modules[active_adapter] for one in ("lora_A", "lora_B"))
+        lora_A, lora_B = parts["lora_A"]._modules[active_adapter], parts["lora_B"]._modules[active_adapter]
         scaling = module.scaling[active_adapter]
         with precision.of_adapter(result):
             if layer is not None:
@@ -87,8 +88,20 @@ def module_forward(original, self, x, *args, **kwargs):
     result = self._modules["base_layer"](x)
     lora_A = self._modules["lora_A"]._modules.get(name)  # embeddings have none
     if lora_A is not None:
-        x = self._cast_input_dtype(x, lora_A.weight.dtype)
+        dtype = lora_A.weight.dtype
+        if x.dtype is not dtype:
+            x = self._cast_input_dtype(x, dtype)
     return forward(self, active_adapter=name, x=x, result=result).to(result.dtype)
+
+
+def _is_of_torch(base_layer):
+    return type(base_layer).__module__.startswith("torch.nn.modules.")
+
+
+def _base_layer(module):
+    """module.get_base_layer(), which takes longer: it looks for the base layer of the base layer."""
+    base_layer = module._modules["base_layer"]
+    return base_layer if _is_of_torch(base_layer) else module.get_base_layer()
 
 
 def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
@@ -116,7 +129,8 @@ def why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_resul
 def why_declined_embedding(layer, a, b, scaling, base_layer):
     """The same for an embedding."""
     reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
-    if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
+    if reason is None and type(layer) is not dora.DoraEmbeddingLayer and (
+            gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
         # FSDP reduces the gradient only if the wrapped module is called.
         reason = "FSDP wraps the magnitude of an embedding by itself"
     return reason
@@ -128,7 +142,7 @@ linear_variant_forward, conv_variant_forward = _variant_forward_of(torch.nn.Line
 
 
 def _drops(module, adapter):
-    return module.training and not isinstance(module.lora_dropout[adapter], torch.nn.Identity)
+    return module.training and not isinstance(module._modules["lora_dropout"]._modules[adapter], torch.nn.Identity)
 
 
 def _foldable(module, adapter):
@@ -136,7 +150,7 @@ def _foldable(module, adapter):
     forward is the replacement, and no hook or wrapper needs its output. None otherwise."""
     if _drops(module, adapter) and state.dropout != "low_rank":
         return None
-    layer = module.lora_magnitude_vector[adapter]
+    layer = module._modules["lora_magnitude_vector"]._modules[adapter]
     if not is_installed(type(layer).forward):
         return None
     return None if plain_linear.has_own_call(layer) or plain_linear.has_global_hook() else layer
@@ -149,18 +163,22 @@ def is_installed(method):
 
 def embedding_variant_forward(original, module, active_adapter, x, result, **kwargs):
     """DoraEmbeddingVariant.forward"""
-    layer = module.lora_magnitude_vector[active_adapter]
-    base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
-    a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
+    parts = module._modules
+    layer = parts["lora_magnitude_vector"]._modules[active_adapter]
+    base_layer, scaling = _base_layer(module), module.scaling[active_adapter]
+    weight = base_layer.weight
+    a, b = (parts[one]._parameters.get(active_adapter) for one in ("lora_embedding_A", "lora_embedding_B"))
+    if a is None or b is None:  # FSDP1 keeps views of its flat parameter as attributes
+        a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = why_declined_embedding(layer, a, b, scaling, base_layer)
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)
     with precision.of_adapter(result):
         with gather.whole(base_layer, layer):
-            factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
+            factor = _gain(layer, weight.T, a, b, scaling, base_layer, active_adapter)
         lora = module._embed(x, a.T) @ b.T
-    embed_scale = module._get_embed_scale()
+    embed_scale = module._get_embed_scale() if hasattr(base_layer, "embed_scale") else None
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)
     return tiers.total(lora, result, factor, scaling)
@@ -169,19 +187,21 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
 def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
     """The gain, differentiable for the magnitude."""
     magnitude = layer.weight
-    is_cached = layer.__dict__.get("_dora_cache") or is_caching(layer)  # PEFT 0.18 has no cache
+    is_cached = vars(layer).get("_dora_cache") or is_caching(layer)  # PEFT 0.18 has none
     if is_cached or eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
         return gain.gain(magnitude, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
     factors = norm.factors_of_layer(weight, a, b)
-    kept = stored(base_layer)
-    def compute():
-        if weight.dim() == 2:
-            return norm.divisor_and_gain(weight, *factors, magnitude, scaling)
-        found = norm.divisor_and_gain(*norm.matrices(weight, *factors), magnitude.detach().flatten(), scaling)
-        return [one.view(magnitude.shape) for one in found]
-    divisor, made = recomputation.norms(
-        layer, (weight if kept is None else kept, a, b, magnitude), (scaling, factors[0].dtype), compute)
-    return magnitude.to(divisor.dtype) / divisor if eligibility.builds_graph(magnitude) else made
+    call = *factors, magnitude, scaling
+    if recomputation.is_only_pass() and frozen.of(layer) is None:
+        divisor, made = norm.divisor_and_gain(weight, *call)
+    else:
+        kept = stored(base_layer)
+        divisor, made = recomputation.norms(
+            layer, (weight if kept is None else kept, a, b, magnitude), (scaling, factors[0].dtype),
+            lambda: norm.divisor_and_gain(weight, *call))
+    if not eligibility.builds_graph(magnitude):
+        return made
+    return (magnitude if magnitude.dtype is divisor.dtype else magnitude.to(divisor.dtype)) / divisor
 
 
 def is_caching(layer):
@@ -213,7 +233,7 @@ def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
 def stored(base_layer):
     """The tensor in which the base layer stores its weight; None if it is not a tensor. An HQQ layer has no
     `weight` but `W_q`."""
-    kept = getattr(base_layer, "W_q", None)
+    kept = None if _is_of_torch(base_layer) else getattr(base_layer, "W_q", None)
     kept = getattr(base_layer, "weight", None) if kept is None else kept
     return kept if isinstance(kept, torch.Tensor) else None
 
@@ -252,8 +272,12 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
 
 
 def _grouped(kind, base_layer):
-    return None if kind is torch.nn.Linear or base_layer.groups == 1 else (
-        f"the convolution has {base_layer.groups} groups")
+    return None if kind is torch.nn.Linear or base_layer.groups == 1 else _of_groups(base_layer.groups)
+
+
+@functools.cache
+def _of_groups(groups):
+    return f"the convolution has {groups} groups"
 
 
 def _unfit_scaling(scaling):
@@ -261,9 +285,11 @@ def _unfit_scaling(scaling):
 
 
 def unfit(weight):
+    if type(weight) in PLAIN:
+        return None
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
-    if type(weight) not in PLAIN and not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
+    if not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which has its own __torch_dispatch__"
     return None

@@ -231,7 +231,7 @@ def _install(owner, name, replacement):
 
     @functools.wraps(original)
     def method(*args, **kwargs):
-        if _is_patched(args[0] if args else kwargs[subject]):
+        if _everywhere or _is_patched(args[0] if args else kwargs[subject]):
             return replacement(original, *args, **kwargs)
         return original(*args, **kwargs)
 
@@ -243,8 +243,8 @@ def _install(owner, name, replacement):
 
 
 def _is_patched(subject):
-    """Whether the replacement runs for this layer or model, or for this module with DoRA layers."""
-    if _everywhere or _MARK in vars(subject):
+    """Whether this layer or model, or this module with DoRA layers, is patched by itself."""
+    if _MARK in vars(subject):
         return True
     layers = getattr(subject, "lora_magnitude_vector", None)  # of a module with DoRA layers
     return layers is not None and any(hasattr(one, _MARK) for one in layers.values())  # through FSDP's wrapper
