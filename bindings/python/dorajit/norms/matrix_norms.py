@@ -4,12 +4,13 @@
 import torch
 
 from dorajit.norms import factored_norm, norm_kernel
+from dorajit.operations import eligibility
 
 
 def matrices(weight, lora_A, lora_B):
     """Plain tensors as [out, in], [rank, in] and [out, rank]. Columns have the order of the weight's memory, so that a
     weight in channels_last is not copied."""
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or eligibility.is_observed():  # a trace is compared with one without a graph
         weight, lora_A, lora_B = weight.detach(), lora_A.detach(), lora_B.detach()
     if weight.dim() > 2 and not weight.is_contiguous():
         order = 0, *sorted(range(1, weight.dim()), key=lambda dim: -weight.stride(dim))

@@ -137,7 +137,7 @@ def gain_type(matrix, a, b, magnitude, scale):
     """The element type of the divisor and the gain that one launch computes for the rows of matrix + scale * b @ a, with
     the same bits as gain.py; None if they have to be computed from the norms. All are plain tensors, `magnitude`
     [rows]."""
-    if scale == 0 or not state.enabled:
+    if scale == 0 or not (state.enabled and _has_rows(matrix)):
         return None
     return _gain_type(matrix.device, matrix.dtype, a.dtype, b.dtype, magnitude.dtype, a.shape[0], matrix.numel())
 

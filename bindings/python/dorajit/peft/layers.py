@@ -50,7 +50,8 @@ def _variant_forward_of(kind):
         base_layer, is_low_rank = _base_layer(module), state.dropout == "low_rank" and _drops(module, active_adapter)
         layer = None if _grouped(kind, base_layer) else _foldable(module, active_adapter)
         if layer is None and not is_low_rank:
-            return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
+            with precision.of_adapter(result):
+                return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
         if is_low_rank:
             x = module.lora_dropout[active_adapter](x)
         parts = module._modules
@@ -167,8 +168,10 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     layer = parts["lora_magnitude_vector"]._modules[active_adapter]
     base_layer, scaling = _base_layer(module), module.scaling[active_adapter]
     weight = base_layer.weight
-    a, b = (parts[one]._parameters.get(active_adapter) for one in ("lora_embedding_A", "lora_embedding_B"))
-    if a is None or b is None:  # FSDP1 keeps views of its flat parameter as attributes
+    of_a, of_b = parts["lora_embedding_A"]._parameters, parts["lora_embedding_B"]._parameters
+    if active_adapter in of_a and active_adapter in of_b:
+        a, b = of_a[active_adapter], of_b[active_adapter]  # DeepSpeed gathers what is read by []
+    else:  # FSDP1 keeps views of its flat parameter as attributes
         a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = why_declined_embedding(layer, a, b, scaling, base_layer)
     if reason is not None:

@@ -252,7 +252,7 @@ def _is_patched(subject):
 
 def _read(module):
     """How a module of PEFT runs, for dorajit.layers.explain; None for others and those that are not patched."""
-    if not module._modules.get("lora_magnitude_vector") or not _is_patched(module):
+    if not module._modules.get("lora_magnitude_vector") or not (_everywhere or _is_patched(module)):
         return None
     from dorajit.peft import report
     return report.of_module(module)

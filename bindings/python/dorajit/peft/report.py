@@ -45,7 +45,7 @@ def _why_declined(module, name):
 
 def first_call(original, self, *args, **kwargs):
     """PeftModel.forward and BaseTuner.forward: one line about how the layers of a model run, before its first call."""
-    if _SEEN not in self.__dict__ and not eligibility.is_compiling():
+    if _SEEN not in self.__dict__ and not eligibility.is_observed():  # a tracer would record the questions
         setattr(self, _SEEN, True)
         found = explain.of_model(self)
         if found:
@@ -62,7 +62,7 @@ def warn_of_halves(model):
     if _has_warned:
         return
     found = [one.weight for one in model.modules() if isinstance(one, dora.DoraLinearLayer)]
-    halves = [one for one in found if one.requires_grad and one.dtype in HALVES]
+    halves = [one for one in found if one is not None and one.requires_grad and one.dtype in HALVES]
     if halves:
         _has_warned = True
         warnings.warn(
