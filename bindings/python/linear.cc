@@ -257,7 +257,8 @@ void add_linear(py::module_& module) {
           "linear_forward", linear_forward,
           "linear_forward($module, x, given, weight, a, b, norm_weight, norm_a, norm_b, magnitude, "
           "divisor, gain, gain_type, bias, scale, inner_type, is_one_launch, /)\n--\n\n"
-          "The launches of a forward pass: (output, S = given a^T as a matrix, inner or None, "
+          "The launches of a forward pass: (output, S = given a^T, with is_one_launch as a matrix, "
+          "inner or None, "
           "divisor, gain); None if no kernel takes the tensors. Autograd must not record the call, "
           "and nothing else may observe it. If gain is None, it and the divisor are computed from "
           "the norms of norm_weight + scale norm_b norm_a, in the element type gain_type. "

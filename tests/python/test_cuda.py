@@ -114,6 +114,25 @@ def test_new_layer_can_be_captured_after_a_step_of_an_equal_layer(base_type):
     assert all(map(torch.equal, found, step(layer)))
 
 
+def test_norm_whose_kernel_is_not_loaded_is_captured_as_operations_of_pytorch(launches):
+    def make(columns):
+        layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(columns, 776, device="cuda"), rank=16, alpha=32)
+        torch.nn.init.normal_(layer.lora_B.weight)
+        return layer, torch.randn(64, columns, device="cuda")
+    (like, x), (layer, given) = make(512), make(8208)
+    with torch.no_grad():
+        like(x)  # loads the kernel of the composition
+        torch.cuda.synchronize()
+        launches()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = layer(given)
+        assert "weight_norm" not in launches()
+        graph.replay()
+        torch.cuda.synchronize()
+        torch.testing.assert_close(found, layer(given))
+
+
 @pytest.mark.parametrize("inplace", [False, True])
 def test_compiled_training_step_is_replayed(launches, inplace):
     def loss(lora, base, gain):

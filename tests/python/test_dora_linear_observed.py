@@ -131,3 +131,16 @@ def test_dora_linear_of_meta_tensors_gives_shapes(fresh_compiler, is_compiled):
     out, *gradients = step(function, of, torch.empty(5, 40, device="meta"))
     assert out.is_meta and out.shape == (5, 40) and out.dtype is BF16
     assert [(one.shape, one.dtype) for one in gradients] == [(one.shape, one.dtype) for one in trained(of)]
+
+
+def test_factor_without_dimensions_raises():
+    with pytest.raises(ValueError, match="`lora_A` has shape"):
+        ours({**operands("cpu"), "lora_A": torch.tensor(1.0)})
+
+
+def test_norm_is_launched_once_for_a_strided_bias(device, layer_launches):
+    of = operands(device)
+    expected = ours(of)
+    layer_launches()
+    assert torch.equal(ours({**of, "bias": of["bias"].repeat_interleave(2)[::2]}), expected)
+    assert layer_launches()["norm"] == 1

@@ -12,6 +12,7 @@ from torch import nn
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 import peft_models
+from peft import LoraConfig, get_peft_model
 from recipes import BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, is_node, nf4, plain
 
 
@@ -220,6 +221,38 @@ def test_first_call_of_a_patched_model_logs_one_line(caplog, of_model):
         assert len(lines) == 1
     else:
         assert len(lines) == 2 and lines[1][0] == "WARNING" and "0 of 1" in lines[1][1]
+
+
+def test_scripted_child_is_passed_over():
+    model = get_peft_model(nn.Sequential(nn.Linear(IN, OUT), torch.jit.script(nn.ReLU())),
+                           LoraConfig(target_modules=["0"], use_dora=True))
+    with dorajit.patch_peft(strict=True), dorajit.frozen_weights(model):
+        model(torch.randn(3, IN))
+        assert [one.path for one in dorajit.explain_dispatch(model).values()] == ["node"]
+
+
+def test_copies_for_data_parallel_log_nothing(caplog):
+    model = adapted(plain, "cpu")
+    with dorajit.patch_peft(strict=True), logged(caplog) as records:
+        for _ in range(2):
+            model._replicate_for_data_parallel()(torch.randn(3, IN))
+        assert not records
+        copy.deepcopy(model)(torch.randn(3, IN))
+        assert len(records) == 1
+
+
+def test_active_adapter_without_dora_is_left_to_peft():
+    model = adapted(plain, "cpu")
+    model.add_adapter("lora", LoraConfig(r=RANK, target_modules=model.peft_config["default"].target_modules))
+    model.set_adapter("lora")
+    with dorajit.patch_peft(strict=True):
+        assert dict(dorajit.explain_dispatch(model)) == {
+            "base_model.model.0": ("peft", "the active adapters are not DoRA")}
+
+
+def test_model_with_other_arguments_raises():
+    with pytest.raises(TypeError, match="a model takes no other arguments"):
+        dorajit.explain_dispatch(adapted(plain, "cpu"), torch.ones(3))
 
 
 def test_first_call_sees_autocast_and_is_not_traced(caplog, fresh_compiler):

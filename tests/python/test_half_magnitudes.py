@@ -37,6 +37,14 @@ def keep_in_float32(model):
         if 'lora_magnitude_vector' in name: one.data = one.data.float()
 
 
+def test_patch_whose_warning_is_an_error_is_undone(warned):
+    model = adapted(plain, "cpu", BF16, False)
+    warnings.simplefilter("error")
+    with pytest.raises(RuntimeWarning, match="magnitudes"):
+        dorajit.patch_peft(model, dropout="low_rank")
+    assert dorajit.control.state.dropout == "peft" and not is_node(model(torch.randn(3, IN, dtype=BF16)))
+
+
 def test_code_of_the_warning_is_the_one_that_is_tested(warned):
     import inspect
     with dorajit.patch_peft():

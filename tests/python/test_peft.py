@@ -251,7 +251,7 @@ def test_end_of_a_patch_before_the_second_run_of_a_checkpoint_warns(device, kind
     with pytest.warns(RuntimeWarning, match="its backward pass is still to come"):
         with dorajit.patch_peft():
             out = Checkpointed(model)(x)
-    with warnings.catch_warnings(), dorajit.patch_peft(), dorajit.patch_peft(model):
+    with warnings.catch_warnings(), dorajit.patch_peft():
         warnings.simplefilter("error")
         with dorajit.patch_peft():  # another patch stays active
             out = Checkpointed(model)(x)

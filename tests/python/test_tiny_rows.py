@@ -149,3 +149,14 @@ def test_patching_a_model_makes_its_zero_rows_trainable(device):
     assert layer.lora_magnitude_vector["default"].weight[ROW] == 0
     with dorajit.patch_peft(model, strict=True):
         assert layer.lora_magnitude_vector["default"].weight[ROW] > 0
+
+
+def test_magnitude_of_an_empty_row_from_an_earlier_version_is_corrected(device):
+    model, layer, _ = made("linear", device, dtype=torch.bfloat16, cast=False)
+    magnitude = layer.lora_magnitude_vector["default"].weight
+    with dorajit.patch_peft(model):
+        expected = magnitude.detach().clone()
+    with torch.no_grad():
+        magnitude[ROW] = 1e-6
+    with dorajit.patch_peft(model):
+        assert torch.equal(magnitude, expected)

@@ -63,6 +63,8 @@ def of_model(model):
     """The ModelDispatch of a model."""
     found = ModelDispatch()
     for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):  # its children are not in a dictionary
+            continue
         made = next(filter(None, (read(module) for read in readers)), None)
         layers = module._modules.get("lora_magnitude_vector")  # PEFT's; empty without DoRA
         if made is None and layers:
@@ -115,6 +117,8 @@ def explain_dispatch(lora: Union[Tensor, nn.Module, None], base: Optional[Tensor
             a model without DoRA layers.
     """
     if isinstance(lora, nn.Module):
+        if base is not None or gain is not None or operation != "compose" or others:
+            raise TypeError("explain_dispatch: a model takes no other arguments; the layers' own inputs do not matter")
         found = of_model(lora)
         if not found:
             raise ValueError("explain_dispatch: argument `lora` is a model without DoRA layers; pass one with layers of "

@@ -49,9 +49,10 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         (float64 for float64 tensors). Differentiable any number of times.
 
     Raises:
-        TypeError: scale is not a float; an argument is not a tensor of floating point numbers.
+        TypeError: scale is not a float; magnitude or bias is not a tensor of floating point numbers.
         ValueError: shapes or devices do not match.
-        RuntimeError: x, weight and bias have different element types; also errors of PyTorch's matrix products.
+        RuntimeError: x, weight and bias have different element types; also errors of PyTorch's matrix products, as for
+            sparse tensors.
     """
     if type(scale) is not float and (not _is_compiling() or isinstance(scale, (bool, Tensor))):
         scale = checks.scale(_NAME, scale)
@@ -114,8 +115,10 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         matrix = weight if base is not None else _cast(weight, product)
     if dtype is not x.dtype and x.dtype in gain.HALVES and state.low_rank_dtype == "base":
         dtype = dtype if dtype is torch.float64 else x.dtype
-    if base is not None and bias is not None and bias.dtype is not x.dtype:  # such layers add a bias of any type
-        bias = bias.to(x.dtype)
+    if bias is not None:
+        if base is not None and bias.dtype is not x.dtype:  # such layers add a bias of any type
+            bias = bias.to(x.dtype)
+        bias = bias.contiguous()
     if is_traced:
         return torch.ops.dorajit.dora_linear(x, weight, matrix, lora_A, lora_B, channels, bias, scale, dtype,
                                              eligibility.builds_graph(channels))[0]

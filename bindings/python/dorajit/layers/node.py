@@ -23,7 +23,7 @@ the matrix product itself.
 import torch
 import torch.nn.functional as F
 
-from dorajit import _native
+from dorajit import _native, errors
 from dorajit.control import state
 from dorajit.layers import low_rank, saved_output
 from dorajit.norms import norm, norm_kernel, precision, recomputation
@@ -70,14 +70,13 @@ def forward(x, call, bias, keeps_inner):
     if call.weight is not None and state.enabled and not _is_compiling():
         given_low = dropped if dropped.dtype is a.dtype else dropped.to(a.dtype)
         inner_type = None if not keeps_inner else a.dtype if a.dtype is x.dtype else torch.promote_types(a.dtype, x.dtype)
-        gain_type = None
-        if call.gain is None:
-            gain_type = norm_kernel.gain_type(*call.of_norm, call.magnitude, call.scale)
-            if gain_type is None:
-                _compute_gain(call)
-        made = _linear_forward(
-            given, given_low, call.weight, a, call.b, *(call.of_norm or _NO_NORM), call.magnitude, call.divisor,
-            call.gain, gain_type, bias, call.scale, inner_type, low_rank.serves(call.b))
+        try:
+            made = _launched(given, given_low, call, bias, inner_type)
+        except errors.CaptureUnsafeError:  # the kernel of the norm is not loaded; PyTorch's operations can be captured
+            if call.gain is not None:
+                raise
+            _compute_gain(call)
+            made = _launched(given, given_low, call, bias, inner_type)
         if made is not None:
             out, low, inner, call.divisor, call.gain = made
             if rest is not None:
@@ -94,6 +93,16 @@ def forward(x, call, bias, keeps_inner):
     if rest is not None:
         _rows(out).addmm_(_rows(rest), call.weight.t())
     return out, low, inner, mask
+
+
+def _launched(given, given_low, call, bias, inner_type):
+    gain_type = None
+    if call.gain is None:
+        gain_type = norm_kernel.gain_type(*call.of_norm, call.magnitude, call.scale)
+        if gain_type is None:
+            _compute_gain(call)
+    return _linear_forward(given, given_low, call.weight, call.a, call.b, *(call.of_norm or _NO_NORM), call.magnitude,
+                           call.divisor, call.gain, gain_type, bias, call.scale, inner_type, low_rank.serves(call.b))
 
 
 def _compute_gain(call):

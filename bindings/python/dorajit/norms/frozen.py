@@ -79,6 +79,8 @@ def _layers_of(model):
     """The DoRA layers of a model: modules of dorajit.nn, which have a magnitude, and the DoRA layer of each adapter
     in modules of PEFT."""
     for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):  # its children are not in a dictionary
+            continue
         if "lora_magnitude_vector" in module._parameters:
             yield module
         else:

@@ -137,7 +137,7 @@ def gain_type(matrix, a, b, magnitude, scale):
     """The element type of the divisor and the gain that one launch computes for the rows of matrix + scale * b @ a, with
     the same bits as gain.py; None if they have to be computed from the norms. All are plain tensors, `magnitude`
     [rows]."""
-    if scale == 0 or not (state.enabled and _has_rows(matrix)):
+    if scale == 0 or not state.enabled or a.dim() != 2 or matrix.dim() != 2 or not _has_rows(matrix):
         return None
     return _gain_type(matrix.device, matrix.dtype, a.dtype, b.dtype, magnitude.dtype, a.shape[0], matrix.numel())
 
@@ -152,6 +152,8 @@ def _gain_type(device, matrix, a, b, magnitude, rank, elements):
 def divisor_and_gain(matrix, a, b, magnitude, scale):
     """(divisor, gain) by that launch, in the shape of the magnitude; None if they have to be computed from the norms,
     which also raises errors for wrong tensors."""
+    if scale == 0 or not state.enabled or matrix.layout is not torch.strided:
+        return None
     if matrix.device.type == "cpu" and not matrix.is_contiguous() and matrix.nbytes <= _CACHED_BYTES:
         matrix = matrix.contiguous()
     for one in (matrix, a, b, magnitude):

@@ -100,7 +100,8 @@ def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):
     beside it."""
     norms = layers.norms(layer, weight, a, b, scale, base_layer, name)
     key = f"dorajit-gain-{name}"
-    is_kept = layers.is_caching(layer) and not magnitude.is_inference()
+    # A later pass may build a graph, which cannot save tensors made in inference mode.
+    is_kept = layers.is_caching(layer) and not (magnitude.is_inference() or torch.is_inference_mode_enabled())
     state = (id(norms), magnitude._version, magnitude.data_ptr()) if is_kept else None
     kept = layer._cache_get(key, None) if is_kept else None
     if kept is not None and kept[0] == state:

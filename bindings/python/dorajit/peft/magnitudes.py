@@ -93,8 +93,9 @@ def refine(model):
             norms = norm.weight_norm(weight, a, b, 0.0)
             norms = gain.magnitude_of(norms.reshape(layer.weight.shape), layer.weight.dtype)
             step = max(1e-6, *(torch.finfo(one.dtype).eps for one in (weight, layer.weight)))
-            # PEFT's magnitude of a row of zeros is 0.
-            if ((layer.weight - norms).abs() <= step * norms + gain.eps(norms.dtype)).all():
+            # PEFT's magnitude of a row of zeros is 0; earlier versions of this package made 1e-6 of 16 bits.
+            least = 1e-6 if norms.dtype in gain.HALVES else gain.eps(norms.dtype)
+            if ((layer.weight - norms).abs() <= step * norms + least).all():
                 layer.weight.copy_(norms)
 
 

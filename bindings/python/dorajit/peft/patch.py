@@ -61,8 +61,8 @@ class Patch:
                     if vars(owner).get(name) is installed:  # a later replacement stays, and may call the installed one
                         setattr(owner, name, static)
                         del _originals[owner, name]
-        if any(type(one).__module__ == "peft.tuners.lora.dora" and not _is_patched(one)
-               for one in recomputation.awaiting()):
+        if not _everywhere and any(type(one).__module__ == "peft.tuners.lora.dora" and not _is_patched(one)
+                                   for one in recomputation.awaiting()):
             warnings.warn("Patch.undo: a checkpoint ran layers under the patch, and its backward pass is still to come. "
                           "PyTorch then runs the checkpoint's forward pass again, in PEFT's own methods, which save other "
                           "tensors, and raises a CheckpointError. Undo the patch after the backward pass",
@@ -138,8 +138,12 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         _patches.append(patch)
     if layers:
         from dorajit.peft import magnitudes, report
-        magnitudes.refine(model)
-        report.warn_of_halves(model)
+        try:
+            magnitudes.refine(model)
+            report.warn_of_halves(model, stacklevel=3)
+        except BaseException:
+            patch.undo()
+            raise
     return patch
 
 

@@ -3,6 +3,7 @@ move."""
 
 import logging
 import warnings
+import weakref
 
 import torch
 from peft.tuners.lora import dora
@@ -14,7 +15,7 @@ from dorajit.operations.gain import HALVES
 from dorajit.peft import layers, linear
 
 _log = logging.getLogger("dorajit")
-_SEEN = "_dorajit_seen"
+_seen = weakref.WeakSet()  # models that were called
 _has_warned = False
 
 
@@ -23,11 +24,14 @@ def of_module(module):
     of_adapters = module.lora_magnitude_vector
     names = [one for one in module.active_adapters if one in of_adapters]
     magnitudes = [layer.weight for layer in of_adapters.values()]
+    if not names and not (module.disable_adapters or module.merged):
+        if any(one in module.lora_A or one in module.lora_embedding_A for one in module.active_adapters):
+            return Dispatch(explain.PEFT, "the active adapters are not DoRA"), magnitudes
     if module.disable_adapters or module.merged or not names:
         return Dispatch(explain.BASE, "the adapter is merged, disabled or not active"), magnitudes
     kind = type(module)
     made = explain.of_parts(module, linear.parts(module, magnitudes[0]) if layers.is_installed(kind.forward)
-                            else f"PEFT's {kind.__name__} has no node")
+                            else f"PEFT's {kind.__name__} has no node, or its forward is wrapped")
     if made.path == explain.COMPOSED:
         reason = next(filter(None, (_why_declined(module, one) for one in names)), None)
         made = made if reason is None else Dispatch(explain.PEFT, reason)
@@ -44,9 +48,10 @@ def _why_declined(module, name):
 
 
 def first_call(original, self, *args, **kwargs):
-    """PeftModel.forward and BaseTuner.forward: one line about how the layers of a model run, before its first call."""
-    if _SEEN not in self.__dict__ and not eligibility.is_observed():  # a tracer would record the questions
-        setattr(self, _SEEN, True)
+    """PeftModel.forward and BaseTuner.forward: one line about how the layers of a model run, before its first call. A
+    tracer would record the questions; DataParallel makes replicas for each call."""
+    if not eligibility.is_observed() and self not in _seen and "_is_replica" not in self.__dict__:
+        _seen.add(self)
         found = explain.of_model(self)
         if found:
             is_improvable = any(one.path != explain.NODE and "; " in one.reason for one in found.values())
@@ -56,7 +61,7 @@ def first_call(original, self, *args, **kwargs):
     return original(self, *args, **kwargs)
 
 
-def warn_of_halves(model):
+def warn_of_halves(model, stacklevel=4):
     """Warns once in a process of trained magnitudes with 16 bits."""
     global _has_warned
     if _has_warned:
@@ -71,4 +76,4 @@ def warn_of_halves(model):
             "copies round to nothing. Keep them in float32: call get_peft_model with autocast_adapter_dtype=True, or "
             "run, before the optimizer is made, `for name, one in model.named_parameters(): "
             "if 'lora_magnitude_vector' in name: one.data = one.data.float()` (docs/training.md)",
-            RuntimeWarning, stacklevel=4)
+            RuntimeWarning, stacklevel=stacklevel)
