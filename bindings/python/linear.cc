@@ -38,6 +38,16 @@ struct Products {
   PyObject* storage = PyUnicode_InternFromString("untyped_storage");
   PyObject* nbytes = PyUnicode_InternFromString("nbytes");
   PyObject* dtype = PyUnicode_InternFromString("dtype");
+  PyObject* weight = PyUnicode_InternFromString("weight");
+  PyObject* a = PyUnicode_InternFromString("a");
+  PyObject* b = PyUnicode_InternFromString("b");
+  PyObject* divisor = PyUnicode_InternFromString("divisor");
+  PyObject* gain = PyUnicode_InternFromString("gain");
+  PyObject* scale = PyUnicode_InternFromString("scale");
+  PyObject* of_norm = PyUnicode_InternFromString("of_norm");
+  PyObject* magnitude = PyUnicode_InternFromString("magnitude");
+  PyObject* low = PyUnicode_InternFromString("low");
+  PyObject* inner = PyUnicode_InternFromString("inner");
   PyObject* alpha = Py_BuildValue("(s)", "alpha");
   PyObject* beta_alpha = Py_BuildValue("(ss)", "beta", "alpha");
   PyObject* beta_alpha_type = Py_BuildValue("(sss)", "beta", "alpha", "out_dtype");
@@ -85,6 +95,13 @@ bool has_memory(PyObject* tensor) {
   return PyLong_AsLongLong(call_method(of.nbytes, std::array{storage.ptr()}).ptr()) != 0;
 }
 
+// An attribute of a dorajit.layers.node.Call.
+py::object part(PyObject* call, PyObject* name) { return owned(PyObject_GetAttr(call, name)); }
+
+void set_part(PyObject* call, PyObject* name, PyObject* value) {
+  if (PyObject_SetAttr(call, name, value) != 0) throw py::error_already_set();
+}
+
 NativeOperation& operation_named(const char* name) {
   NativeOperation* found = find_native_operation(name);
   if (found == nullptr) throw std::runtime_error(std::string("no operation ") + name);
@@ -99,85 +116,77 @@ py::object launch(NativeOperation& operation, std::span<PyObject* const> tensors
 
 PyObject* none() { Py_RETURN_NONE; }
 
-// The arguments of linear_forward, in their order.
-enum ForwardArgument : std::size_t {
-  kX,
-  kGiven,
-  kWeight,
-  kA,
-  kB,
-  kNormWeight,
-  kNormA,
-  kNormB,
-  kMagnitude,
-  kDivisor,
-  kGain,
-  kGainType,
-  kBias,
-  kScale,
-  kInnerType,
-  kIsOneLaunch,
-  kForwardArguments
-};
+// Computes divisor and gain into the call. False: no kernel takes the tensors.
+bool launch_norm(PyObject* call, PyObject* type, PyObject* scale) {
+  const Products& of = products();
+  static NativeOperation& weight_norm = operation_named("weight_norm");
+  const py::object operands = part(call, of.of_norm);
+  const py::object magnitude = part(call, of.magnitude);
+  const std::array read = {PyTuple_GetItem(operands.ptr(), 0), PyTuple_GetItem(operands.ptr(), 1),
+                           PyTuple_GetItem(operands.ptr(), 2), magnitude.ptr()};
+  for (PyObject* const one : read) {
+    if (one == nullptr) throw py::error_already_set();
+    if (!has_memory(one)) return false;
+  }
+  const py::object made =
+      launch(weight_norm,
+             std::array{read[0], read[1], read[2], read[3], Py_None, Py_None, type, type}, scale);
+  if (!made) return false;
+  set_part(call, of.gain, PyTuple_GET_ITEM(made.ptr(), 2));
+  set_part(call, of.divisor, PyTuple_GET_ITEM(made.ptr(), 3));
+  return true;
+}
 
-// -> (out, S, inner, divisor, gain) or None.
+// (x, given, call, bias, gain_type, inner_type, is_one_launch, ends_weight) -> (out, S, inner) or
+// None.
 PyObject* linear_forward(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != kForwardArguments) {
-    PyErr_Format(PyExc_TypeError, "linear_forward takes %d arguments, not %zd",
-                 static_cast<int>(kForwardArguments), count);
+  if (count != 8) {
+    PyErr_Format(PyExc_TypeError, "linear_forward takes 8 arguments, not %zd", count);
     return nullptr;
   }
+  const auto [x, given, call_of, bias, gain_type, inner_type, one_launch, ends_weight] =
+      std::to_array({arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+                     arguments[5], arguments[6], arguments[7]});
   return with_python_errors([&]() -> PyObject* {
     const Products& of = products();
-    static NativeOperation& weight_norm = operation_named("weight_norm");
     static NativeOperation& compose_low_rank = operation_named("compose_low_rank");
     static NativeOperation& compose_residual = operation_named("compose_residual");
-    PyObject* const b = arguments[kB];
-    PyObject* const bias = arguments[kBias];
-    PyObject* const scale = arguments[kScale];
-    PyObject* const inner_type = arguments[kInnerType];
-    PyObject* divisor = arguments[kDivisor];
-    PyObject* gain = arguments[kGain];
-    py::object norms;
-    if (gain == Py_None) {
-      PyObject* const type = arguments[kGainType];
-      for (const std::size_t read : {kNormWeight, kNormA, kNormB, kMagnitude}) {
-        if (!has_memory(arguments[read])) return none();
-      }
-      norms = launch(weight_norm,
-                     std::array{arguments[kNormWeight], arguments[kNormA], arguments[kNormB],
-                                arguments[kMagnitude], Py_None, Py_None, type, type},
-                     scale);
-      if (!norms) return none();
-      gain = PyTuple_GET_ITEM(norms.ptr(), 2);
-      divisor = PyTuple_GET_ITEM(norms.ptr(), 3);
+    const py::object scale = part(call_of, of.scale);
+    if (gain_type != Py_None && !launch_norm(call_of, gain_type, scale.ptr())) return none();
+    py::object out = call(of.linear, std::array{x, part(call_of, of.weight).ptr(), bias});
+    if (ends_weight == Py_True) {  // its memory can be that of inner
+      set_part(call_of, of.weight, Py_None);
+      set_part(call_of, of.of_norm, Py_None);
     }
-    py::object out = call(of.linear, std::array{arguments[kX], arguments[kWeight], bias});
     // Autograd forbids writing to a view later that was created without a graph.
     if (call_method(of.is_view, std::array{out.ptr()}).ptr() == Py_True) {
       out = owned(PyObject_CallOneArg(of.without_view, out.ptr()));
     }
-    const bool is_one_launch = arguments[kIsOneLaunch] == Py_True;
+    const bool is_one_launch = one_launch == Py_True;
     // compose_residual needs two results of one shape; PyTorch multiplies matrices in less host
     // time.
-    const py::object given = is_one_launch ? rows_of(arguments[kGiven])
-                                           : py::reinterpret_borrow<py::object>(arguments[kGiven]);
-    const py::object low = call(of.linear, std::array{given.ptr(), arguments[kA]});
+    const py::object rows =
+        is_one_launch ? rows_of(given) : py::reinterpret_borrow<py::object>(given);
+    const py::object low = call(of.linear, std::array{rows.ptr(), part(call_of, of.a).ptr()});
+    const py::object b = part(call_of, of.b);
+    const py::object gain = part(call_of, of.gain);
     py::object made;
     if (is_one_launch) {
       made = launch(compose_low_rank,
-                    std::array{low.ptr(), b, out.ptr(), gain, bias, out.ptr(), inner_type}, scale);
+                    std::array{low.ptr(), b.ptr(), out.ptr(), gain.ptr(), bias, out.ptr(),
+                               inner_type},
+                    scale.ptr());
     } else {
-      const py::object lora = call(of.linear, std::array{low.ptr(), b});
+      const py::object lora = call(of.linear, std::array{low.ptr(), b.ptr()});
       // inner is written over lora if it has its type.
       const bool is_over = inner_type != Py_None && lora.attr(of.dtype).ptr() == inner_type;
       made = launch(compose_residual,
-                    std::array{lora.ptr(), out.ptr(), gain, bias, out.ptr(),
+                    std::array{lora.ptr(), out.ptr(), gain.ptr(), bias, out.ptr(),
                                is_over ? lora.ptr() : inner_type},
-                    scale);
+                    scale.ptr());
     }
     if (!made) return none();
-    return PyTuple_Pack(5, out.ptr(), low.ptr(), PyTuple_GET_ITEM(made.ptr(), 1), divisor, gain);
+    return PyTuple_Pack(3, out.ptr(), low.ptr(), PyTuple_GET_ITEM(made.ptr(), 1));
   });
 }
 
@@ -193,53 +202,60 @@ py::object product(PyObject* like, PyObject* left, PyObject* right, PyObject* al
   return call(of.addmm, std::array{like, left, right, of.zero, alpha}, of.beta_alpha);
 }
 
-// (d_out, x, low, inner, weight, a, b, gain, divisor, scale, like_a, like_b, of_x, magnitude_type,
-// is_float, adds_low_rank) -> (d_x, t, d_A, d_B, d_magnitude), None where a gradient is not wanted,
-// or None.
+// (d_out, x, call, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank) -> (d_x, t, d_A,
+// d_B, d_magnitude), None where a gradient is not wanted, or None.
 PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != 16) {
-    PyErr_Format(PyExc_TypeError, "linear_gradients takes 16 arguments, not %zd", count);
+  if (count != 9) {
+    PyErr_Format(PyExc_TypeError, "linear_gradients takes 9 arguments, not %zd", count);
     return nullptr;
   }
-  const auto [d_out, x, low, inner, weight, a, b, gain, divisor, scale, like_a, like_b, of_x,
-              magnitude_type, is_float, adds_low_rank] =
+  const auto [d_out, x, call_of, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank] =
       std::to_array({arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
-                     arguments[5], arguments[6], arguments[7], arguments[8], arguments[9],
-                     arguments[10], arguments[11], arguments[12], arguments[13], arguments[14],
-                     arguments[15]});
+                     arguments[5], arguments[6], arguments[7], arguments[8]});
   return with_python_errors([&]() -> PyObject* {
     const Products& of = products();
     static NativeOperation& magnitude_backward = operation_named("magnitude_backward");
-    const std::array observed = {d_out, gain};
-    const int seen = who_sees(observed, std::span(&scale, 1));
+    const py::object gain = part(call_of, of.gain);
+    const py::object scale = part(call_of, of.scale);
+    const std::array observed = {d_out, gain.ptr()};
+    PyObject* const of_scale = scale.ptr();
+    const int seen = who_sees(observed, std::span(&of_scale, 1));
     if (seen < 0) throw py::error_already_set();
     if (seen != kNobody) return none();
     const bool is_of_magnitude = magnitude_type != Py_None;
     const bool is_of_x = of_x == Py_True;
-    const py::object made =
-        launch(magnitude_backward,
-               std::array{d_out, is_of_magnitude ? inner : Py_None, gain,
-                          is_of_magnitude ? divisor : Py_None, Py_None, Py_True, magnitude_type},
-               scale);
+    py::object made;
+    {
+      const py::object inner = is_of_magnitude ? part(call_of, of.inner) : py::none();
+      const py::object divisor = is_of_magnitude ? part(call_of, of.divisor) : py::none();
+      made = launch(magnitude_backward,
+                    std::array{d_out, inner.ptr(), gain.ptr(), divisor.ptr(), Py_None, Py_True,
+                               magnitude_type},
+                    scale.ptr());
+    }
     if (!made) return none();
+    set_part(call_of, of.inner, Py_None);  // its memory can be that of d_x
+    const py::object b = part(call_of, of.b);
     const py::object u = rows_of(PyTuple_GET_ITEM(made.ptr(), 1));
     py::object through = py::none();
     py::object d_x = py::none();
     py::object d_a = py::none();
     py::object d_b = py::none();
-    if (is_of_x || like_a != Py_None) through = call(of.mm, std::array{u.ptr(), b});
+    if (is_of_x || like_a != Py_None) through = call(of.mm, std::array{u.ptr(), b.ptr()});
     if (like_b != Py_None) {
-      d_b = product(like_b, transposed(u.ptr()).ptr(), rows_of(low).ptr(), scale,
-                    is_float == Py_True);
+      d_b = product(like_b, transposed(u.ptr()).ptr(), rows_of(part(call_of, of.low).ptr()).ptr(),
+                    scale.ptr(), is_float == Py_True);
     }
     if (like_a != Py_None) {
-      d_a = product(like_a, transposed(through.ptr()).ptr(), rows_of(x).ptr(), scale,
+      d_a = product(like_a, transposed(through.ptr()).ptr(), rows_of(x).ptr(), scale.ptr(),
                     is_float == Py_True);
     }
     if (is_of_x) {
-      d_x = call(of.mm, std::array{u.ptr(), weight});
+      d_x = call(of.mm, std::array{u.ptr(), part(call_of, of.weight).ptr()});
       if (adds_low_rank == Py_True) {
-        call_method(of.add_product, std::array{d_x.ptr(), through.ptr(), a, scale}, of.alpha);
+        call_method(of.add_product,
+                    std::array{d_x.ptr(), through.ptr(), part(call_of, of.a).ptr(), scale.ptr()},
+                    of.alpha);
       }
     }
     return py::make_tuple(d_x, through, d_a, d_b,
@@ -255,19 +271,20 @@ void add_linear(py::module_& module) {
   static std::array methods = {
       fast_method(
           "linear_forward", linear_forward,
-          "linear_forward($module, x, given, weight, a, b, norm_weight, norm_a, norm_b, magnitude, "
-          "divisor, gain, gain_type, bias, scale, inner_type, is_one_launch, /)\n--\n\n"
-          "The launches of a forward pass: (output, S = given a^T, with is_one_launch as a matrix, "
-          "inner or None, "
-          "divisor, gain); None if no kernel takes the tensors. Autograd must not record the call, "
-          "and nothing else may observe it. If gain is None, it and the divisor are computed from "
-          "the norms of norm_weight + scale norm_b norm_a, in the element type gain_type. "
-          "inner_type is the element type of inner, or None."),
+          "linear_forward($module, x, given, call, bias, gain_type, inner_type, is_one_launch, "
+          "ends_weight, /)\n--\n\n"
+          "The launches of a forward pass with a dorajit.layers.node.Call: (output, S = given A^T, "
+          "with is_one_launch as a matrix, inner or None); None if no kernel takes the tensors. "
+          "Autograd must not record the call, and nothing else may observe it. With gain_type, an "
+          "element type, the call's divisor and gain are computed from the norms of its of_norm, "
+          "also if the result is None. inner_type is the element type of inner, or None. "
+          "ends_weight: the call's weight is dropped after the product."),
       fast_method(
           "linear_gradients", linear_gradients,
-          "linear_gradients($module, d_out, x, low, inner, weight, a, b, gain, divisor, "
-          "scale, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank, /)\n--\n\n"
-          "The launches of a backward pass: (d_x as a matrix, t = u B, d_A, d_B, d_magnitude), "
+          "linear_gradients($module, d_out, x, call, like_a, like_b, of_x, magnitude_type, "
+          "is_float, adds_low_rank, /)\n--\n\n"
+          "The launches of a backward pass with a dorajit.layers.node.Call, whose inner is dropped "
+          "after its last use: (d_x as a matrix, t = u B, d_A, d_B, d_magnitude), "
           "None where a gradient is not wanted; None if something observes the call or no kernel "
           "takes the tensors. like_a and like_b have the shapes and types of d_A and d_B."),
       PyMethodDef{},

@@ -115,19 +115,22 @@ def test_new_layer_can_be_captured_after_a_step_of_an_equal_layer(base_type):
 
 
 def test_norm_whose_kernel_is_not_loaded_is_captured_as_operations_of_pytorch(launches):
-    def make(columns):
-        layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(columns, 776, device="cuda"), rank=16, alpha=32)
+    def make(dtype):
+        linear = torch.nn.Linear(512, 776, device="cuda", dtype=dtype)
+        layer = dorajit.nn.DoRALinear.from_linear(linear, rank=16, alpha=32)
         torch.nn.init.normal_(layer.lora_B.weight)
-        return layer, torch.randn(64, columns, device="cuda")
-    (like, x), (layer, given) = make(512), make(8208)
-    with torch.no_grad():
-        like(x)  # loads the kernel of the composition
+        return layer
+    like, layer = make(torch.bfloat16), make(torch.float32)
+    given = torch.randn(64, 512, device="cuda")
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+        like(given)  # loads the kernel of the composition, which has bfloat16 operands in both layers
         torch.cuda.synchronize()
         launches()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             found = layer(given)
-        assert "weight_norm" not in launches()
+        counts = launches()
+        assert "weight_norm" not in counts and counts
         graph.replay()
         torch.cuda.synchronize()
         torch.testing.assert_close(found, layer(given))

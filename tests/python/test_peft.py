@@ -7,7 +7,7 @@ import warnings
 import dorajit
 import pytest
 import torch
-from dorajit.norms import norm, recomputation
+from dorajit.norms import norm
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
@@ -237,10 +237,9 @@ def test_patched_model_with_gradient_checkpointing_matches_peft(device, layer_la
     x = model.base_model.model.example(device)
     with dorajit.patch_peft():
         expected = results(model, x)
-        recomputation._kept.clear()  # discard the norms of this pass, which was not recomputed
         layer_launches()
         found = results(Checkpointed(model), x)
-        assert layer_launches() == {"norm": 1, "compose_residual": 2, "residual_backward": 1}
+        assert layer_launches() == {"norm": 2, "compose_residual": 2, "residual_backward": 1}
     assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])
 
 

@@ -215,14 +215,14 @@ def test_forking_while_a_thread_holds_locks_does_not_deadlock():
     printed = processes.run("""
 import os, signal
 from dorajit import control, thresholds
-from dorajit.norms import precision, recomputation
+from dorajit.norms import frozen, precision
 from dorajit.peft import patch
-for holder in recomputation, thresholds, patch, precision._float32_products:
+for holder in frozen, thresholds, patch, precision._float32_products:
     holder._lock.acquire()  # as if another thread held it
 child = os.fork()
 if child == 0:
     signal.alarm(60)
-    with recomputation._lock: pass
+    with frozen._lock: pass
     dorajit.set_dora_norm_threshold_mb(64)
     with patch._lock: pass
     dorajit.weight_norm(torch.ones(4, 8), torch.ones(2, 8), torch.ones(4, 2), 1.0)

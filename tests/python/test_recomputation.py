@@ -1,9 +1,7 @@
-"""Norms under gradient checkpointing are computed once for a forward pass and its recomputation."""
+"""Layers whose forward pass a checkpoint runs again in the backward pass."""
 
 import copy
 import functools
-import gc
-import weakref
 
 import pytest
 import torch
@@ -12,26 +10,7 @@ from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
                                     create_selective_checkpoint_contexts)
 
 import dorajit
-from dorajit.norms import norm_kernel, recomputation
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    recomputation._kept.clear()
-
-
-@pytest.fixture
-def made(monkeypatch):
-    """Counts computations of norms, alone or together with the gain."""
-    calls = []
-    for name in ("norms", "gain_type"):  # each launch that computes a gain asks for its type
-        monkeypatch.setattr(norm_kernel, name, functools.partial(_counted, calls, getattr(norm_kernel, name)))
-    return calls
-
-
-def _counted(calls, compute, *given, **options):
-    calls.append(1)
-    return compute(*given, **options)
+from dorajit.layers import node
 
 
 def layer_and_input(device):
@@ -50,81 +29,44 @@ def gradients(layer, x, step):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_recomputed_pass_reuses_norms_of_the_first(device, made, reentrant):
+def test_gradients_of_a_checkpoint_are_those_without(device, reentrant):
     layer, x = layer_and_input(device)
     wanted = gradients(layer, x, lambda layer, x: layer(x))
-    recomputation._kept.clear()  # discard the norms of this pass, which was not recomputed
     for _ in range(2):
-        del made[:]
         found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=reentrant))
-        assert len(made) == 1
         assert all(map(torch.equal, found, wanted))
 
 
-@pytest.mark.parametrize("name", ["base_layer", "lora_A", "lora_B"])
-def test_forward_pass_after_a_change_recomputes_norms(device, made, name):
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("factors", [torch.float32, torch.bfloat16])
+def test_first_run_of_a_checkpoint_makes_no_inner(device, factors, autocast, monkeypatch):
     layer, x = layer_and_input(device)
-    weight = getattr(layer, name).weight
-    del made[:]
+    layer.lora_A.to(factors), layer.lora_B.to(factors)
+    passes = []
+    def counted(*arguments):
+        passes.append(arguments[5])  # inner_type
+        return forward(*arguments)
+    forward = node._linear_forward
+    monkeypatch.setattr(node, "_linear_forward", counted)
+    def run(layer, x):
+        with torch.autocast(device, torch.bfloat16, enabled=autocast):
+            return layer(x)
+    wanted = gradients(layer, x, run)
+    found = gradients(layer, x, lambda layer, x: checkpoint(run, layer, x, use_reentrant=False))
+    assert [one is None for one in passes] == [False, True, False]
+    assert all(map(torch.equal, found, wanted))
+
+
+@pytest.mark.parametrize("name", ["base_layer.weight", "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"])
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_second_run_uses_the_weights_that_it_finds(device, name, is_counted):
+    layer, x = layer_and_input(device)
     out = checkpoint(layer, x, use_reentrant=False)
+    weight = layer.get_parameter(name)
     with torch.no_grad():
-        weight.mul_(1.5)
-    torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
-    assert len(made) == 2
-    first = layer.gain()
-    weight.data.mul_(1.5)  # does not change the version
-    assert not torch.equal(layer.gain(), first)
-
-
-def test_changed_scale_recomputes_norms(device, made):
-    layer, x = layer_and_input(device)
-    del made[:]
-    out = checkpoint(layer, x, use_reentrant=False)
-    layer.scaling *= 2
-    torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
-    assert len(made) == 2
-
-
-@pytest.mark.parametrize("training, grad, kept", [(True, True, 0), (False, False, 0), (False, True, 0),
-                                                  (True, False, 1)])
-def test_only_pass_that_may_be_recomputed_keeps_norms(device, training, grad, kept):
-    """Reentrant checkpoints run the layer without a graph."""
-    layer, x = layer_and_input(device)
-    layer.train(training)
-    with torch.set_grad_enabled(grad):
-        layer(x)
-    assert len([one for one in recomputation._kept.values() if one.norms is not None]) == kept
-
-
-def test_recomputed_pass_reuses_no_norms_of_a_pass_in_inference_mode(device):
-    layer, x = layer_and_input(device)
-    wanted = gradients(layer, x, lambda layer, x: layer(x))
-    with torch.inference_mode():
-        layer(x)
-    with dorajit.frozen_weights(layer):  # keeps the norms of the first run elsewhere
-        out = checkpoint(layer, x, use_reentrant=True)
-    assert all(map(torch.equal, gradients(layer, x, lambda *_: out), wanted))
-
-
-def test_kept_norms_are_freed_with_the_layer(device):
-    layer, x = layer_and_input(device)
-    out = checkpoint(layer, x, use_reentrant=False)
-    kept = weakref.ref(recomputation._kept[layer].norms[0])
-    del layer, out
-    gc.collect()
-    assert kept() is None
-
-
-def test_patched_peft_reuses_norms_in_recomputation(device, made):
-    peft = pytest.importorskip("peft")
-    torch.manual_seed(0)
-    base = nn.Sequential(nn.Linear(24, 40, device=device))
-    model = peft.get_peft_model(base, peft.LoraConfig(use_dora=True, r=4, target_modules=["0"]))
-    x = torch.randn(5, 24, device=device, requires_grad=True)
-    with dorajit.patch_peft(model):
-        del made[:]
-        checkpoint(model, x, use_reentrant=False).square().sum().backward()
-    assert len(made) == 1
+        (weight if is_counted else weight.data).mul_(1.5)
+    found = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(found, torch.autograd.grad(layer(x).sum(), x))
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

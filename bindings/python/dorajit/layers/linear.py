@@ -10,7 +10,7 @@ from torch import Tensor
 from dorajit import checks
 from dorajit.layers import node, saved_output, tiers
 from dorajit.layers.base_weight import Quantized, dense
-from dorajit.norms import frozen, norm, precision, recomputation
+from dorajit.norms import frozen, norm, precision
 from dorajit.operations import eligibility, gain
 from dorajit.control import state
 from dorajit.operations.eligibility import AUTOGRAD, NOBODY, SOMEBODY
@@ -74,7 +74,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     arguments.
 
     Args:
-        layer: the module for which the gain is kept for recomputation; None: it is not kept.
+        layer: the module whose gain is kept inside dorajit.frozen_weights; None: it is not kept.
         weight: a matrix, or a Quantized.
         gains: a function that returns (divisor, gain), for a caller that caches them; None: they are computed.
         dropout: the active Dropout, or None.
@@ -124,39 +124,33 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
                                              eligibility.builds_graph(channels))[0]
     a = lora_A if lora_A.dtype is dtype else lora_A.detach().to(dtype)
     b = lora_B if lora_B.dtype is dtype else lora_B.detach().to(dtype)
-    divisor = factor = key = None
+    divisor = factor = None
     if gains is not None:
         divisor, factor = gains(layer, weight, lora_A, lora_B, channels, scale)
-    elif layer is not None:
-        kept = frozen.of(layer)
-        if kept is not None or not recomputation.is_only_pass():
+    else:
+        kept = layer if layer is None else frozen.of(layer)
+        if kept is not None:
             operands = weight if base is None else base.stored, lora_A, lora_B, magnitude
-            if kept is not None:
-                divisor, factor = kept.made(operands, (scale, dtype), lambda: norm.divisor_and_gain(
-                    *of_norm(weight, lora_A, lora_B, a, b), channels, scale))
-            else:
-                made, key = recomputation.begin(layer, operands, (scale, dtype))
-                if made is not None:
-                    divisor, factor = made
+            divisor, factor = kept.made(operands, (scale, dtype), lambda: norm.divisor_and_gain(
+                *of_norm(weight, lora_A, lora_B, a, b), channels, scale))
+    call = node.Call(matrix, a, b, divisor, factor, scale, base, dropout)
     if base is not None:
         # If the gain was kept and no graph is built, the base layer's own product is the faster one. On a CPU that of
         # bitsandbytes would change the layout of the weight, which its dequantization then reads wrongly.
         # PEFT's dropout needs a second product of the weight.
         is_dense = (factor is None or seen == AUTOGRAD or base.is_dense() or not x.is_cuda
                     or (dropout is not None and dropout.drops_base))
-        matrix = base.dense().to(x.dtype) if is_dense else None
-    factors = None if factor is not None else of_norm(weight, lora_A, lora_B, a, b)
+        call.weight = base.dense().to(x.dtype) if is_dense else None
+    if factor is None:
+        call.of_norm, call.magnitude = of_norm(weight, lora_A, lora_B, a, b), channels
     if base is not None:
         base.release()
-    call = node.Call(matrix, a, b, divisor, factor, scale, base, dropout, factors, channels)
     if seen != AUTOGRAD:
         out = node.forward(x, call, bias, False)[0]
     else:
         saves_output = state.saves_outputs and dropout is None and base is None and saved_output.serves(
             x, dtype, weight, bias, magnitude, (x, lora_A, lora_B))
         out = node.apply(x, lora_A, lora_B, channels, bias, call, saves_output)
-    if key is not None:
-        recomputation.keep(layer, key, (call.divisor, call.gain))
     return out if result is product else out.to(result)
 
 

@@ -74,9 +74,8 @@ def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scal
 
 def _backward(d_out, x, weight, lora_A, lora_B, magnitude, low, inner, factor, divisor, scale, dtype, x_dtype, wanted):
     with torch.no_grad(), precision.without_autocast(d_out.device.type):
-        call = node.Call(weight, lora_A.to(dtype), lora_B.to(dtype), divisor, factor, scale)
-        found = node.gradients((*wanted, False), d_out, (x, low, inner, None), call, x_dtype,
-                               (lora_A, lora_B, magnitude, None))
+        call = node.Call(weight, lora_A.to(dtype), lora_B.to(dtype), divisor, factor, scale, low=low, inner=inner)
+        found = node.gradients((*wanted, False), d_out, x, None, call, (lora_A, lora_B, magnitude, None), x_dtype)
         return [one.contiguous() for one in found if one is not None]
 
 
@@ -114,9 +113,10 @@ def _differentiate(ctx, d_out, *_):
     if torch.is_grad_enabled():  # second-order gradients
         low, inner, factor, divisor = made
         with torch.no_grad():
-            call = node.Call(weight, lora_A.to(ctx.dtype), lora_B.to(ctx.dtype), divisor, factor, scale)
-        *found, _ = node.differentiate((*wanted, False), d_out, (x, low, inner, None), call,
-                                       (lora_A, lora_B, magnitude, None), ctx.x_dtype)
+            call = node.Call(weight, lora_A.to(ctx.dtype), lora_B.to(ctx.dtype), divisor, factor, scale, low=low,
+                             inner=inner)
+        *found, _ = node.differentiate((*wanted, False), d_out, x, None, call, (lora_A, lora_B, magnitude, None),
+                                       ctx.x_dtype)
     else:
         given = iter(_ops.dora_linear_backward(d_out, x if wanted[1] else None, weight, lora_A, lora_B, magnitude,
                                                *made, scale, ctx.dtype, ctx.x_dtype, wanted))

@@ -25,22 +25,22 @@ import torch.nn.functional as F
 
 from dorajit import _native, errors
 from dorajit.control import state
-from dorajit.layers import low_rank, saved_output
-from dorajit.norms import norm, norm_kernel, precision, recomputation
+from dorajit.layers import low_rank, recomputation, saved_output
+from dorajit.norms import norm, norm_kernel, precision
 from dorajit.operations import autograd, dispatch, eligibility, expression
 
 _NAMES = "weight", "lora_A", "lora_B"
-_NO_NORM = None, None, None
 _is_compiling = eligibility.is_compiling
 _linear_forward, _linear_gradients = _native.linear_forward, _native.linear_gradients
 _Parameter = torch.nn.Parameter
 
 
 class Call:
-    """What a pass of a layer needs beside x and the trained tensors.
+    """What a pass of a layer needs beside x and the trained tensors. The extension module reads and writes it.
 
     Attributes:
-        weight: [out, in], of x's element type; None: `base` computes its own product.
+        weight: [out, in], of x's element type; None: `base` computes its own product. A forward pass drops that of a
+            quantized base after its last use.
         a, b: the factors in the element type of the low-rank result.
         divisor, gain: [out] each, gain = magnitude / divisor. None: the forward pass computes them.
         of_norm: the weight, A and B of which the norm is computed.
@@ -48,13 +48,17 @@ class Call:
         scale: a float.
         base: the Quantized of the base layer, or None.
         dropout: the active Dropout, or None.
+        low, inner: S and `inner` of the forward pass, for a backward pass, which drops `inner` after its last use.
     """
 
-    __slots__ = "weight", "a", "b", "divisor", "gain", "scale", "base", "dropout", "of_norm", "magnitude"
+    __slots__ = ("weight", "a", "b", "divisor", "gain", "scale", "base", "dropout", "of_norm", "magnitude", "low",
+                 "inner")
 
-    def __init__(self, weight, a, b, divisor, gain, scale, base=None, dropout=None, of_norm=None, magnitude=None):
+    def __init__(self, weight, a, b, divisor, gain, scale, base=None, dropout=None, of_norm=None, magnitude=None,
+                 low=None, inner=None):
         self.weight, self.a, self.b, self.divisor, self.gain, self.scale = weight, a, b, divisor, gain, scale
         self.base, self.dropout, self.of_norm, self.magnitude = base, dropout, of_norm, magnitude
+        self.low, self.inner = low, inner
 
 
 def forward(x, call, bias, keeps_inner):
@@ -69,16 +73,16 @@ def forward(x, call, bias, keeps_inner):
             rest = x - given
     if call.weight is not None and state.enabled and not _is_compiling():
         given_low = dropped if dropped.dtype is a.dtype else dropped.to(a.dtype)
-        inner_type = None if not keeps_inner else a.dtype if a.dtype is x.dtype else torch.promote_types(a.dtype, x.dtype)
+        inner_type = _inner_type(x, a) if keeps_inner else None
         try:
-            made = _launched(given, given_low, call, bias, inner_type)
+            made = _launched(given, given_low, call, bias, inner_type, rest is None)
         except errors.CaptureUnsafeError:  # the kernel of the norm is not loaded; PyTorch's operations can be captured
             if call.gain is not None:
                 raise
             _compute_gain(call)
-            made = _launched(given, given_low, call, bias, inner_type)
+            made = _launched(given, given_low, call, bias, inner_type, rest is None)
         if made is not None:
-            out, low, inner, call.divisor, call.gain = made
+            out, low, inner = made
             if rest is not None:
                 _rows(out).addmm_(_rows(rest), call.weight.t())
             return out, low, inner, mask
@@ -95,14 +99,19 @@ def forward(x, call, bias, keeps_inner):
     return out, low, inner, mask
 
 
-def _launched(given, given_low, call, bias, inner_type):
+def _inner_type(x, a):
+    return a.dtype if a.dtype is x.dtype else torch.promote_types(a.dtype, x.dtype)
+
+
+def _launched(given, given_low, call, bias, inner_type, is_last_use):
     gain_type = None
     if call.gain is None:
         gain_type = norm_kernel.gain_type(*call.of_norm, call.magnitude, call.scale)
         if gain_type is None:
             _compute_gain(call)
-    return _linear_forward(given, given_low, call.weight, call.a, call.b, *(call.of_norm or _NO_NORM), call.magnitude,
-                           call.divisor, call.gain, gain_type, bias, call.scale, inner_type, low_rank.serves(call.b))
+    # If a launch is refused, the base layer of a GPU computes its own product.
+    return _linear_forward(given, given_low, call, bias, gain_type, inner_type, low_rank.serves(call.b),
+                           is_last_use and call.base is not None and given.is_cuda)
 
 
 def _compute_gain(call):
@@ -121,7 +130,13 @@ class DoraLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, lora_A, lora_B, magnitude, bias, call, saves_output):
         of_x, of_a, of_b, of_magnitude, _, _, _ = ctx.needs_input_grad
-        out, low, inner, mask = forward(x, call, bias, of_magnitude and not saves_output)
+        hooks = recomputation.top_hooks(False)
+        # The first run of a checkpoint saves nothing, but tensors of the same shapes and types as the second one.
+        is_first = hooks is not None and recomputation.is_first_run(hooks)
+        out, low, inner, mask = forward(x, call, bias, of_magnitude and not (saves_output or is_first))
+        if is_first and of_magnitude and not saves_output:
+            dtype = _inner_type(x, call.a)
+            inner = out.detach() if dtype is out.dtype else out.new_empty((), dtype=dtype).expand_as(out)
         ctx.set_materialize_grads(False)
         # Second-order gradients lead back to these.
         ctx.trained = lora_A, lora_B, magnitude, bias
@@ -129,7 +144,6 @@ class DoraLinear(torch.autograd.Function):
         ctx.scale, ctx.base, ctx.dropout = call.scale, call.base, call.dropout
         weight, a, b = call.weight if call.base is None else None, call.a, call.b
         ctx.held = ctx.versions = ctx.watch = of_output = None
-        hooks = recomputation.top_hooks(False)
         if hooks is None or recomputation.is_of_checkpoint(hooks):
             # Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the present
             # weights.
@@ -164,8 +178,9 @@ class DoraLinear(torch.autograd.Function):
             b = b if held_b is None else held_b
         if is_lost:
             inner = saved_output.inner(x, weight, a, b, ctx.scale)
-        call = Call(weight, a, b, divisor, gain, ctx.scale, ctx.base, ctx.dropout)
-        found = differentiate(ctx.needs_input_grad[:5], d_out, (x, low, inner, mask), call, ctx.trained, ctx.x_dtype)
+        call = Call(weight, a, b, divisor, gain, ctx.scale, ctx.base, ctx.dropout, low=low, inner=inner)
+        del inner  # under a checkpoint nobody else has it, so that its memory is free after its last use
+        found = differentiate(ctx.needs_input_grad[:5], d_out, x, mask, call, ctx.trained, ctx.x_dtype)
         return *found, None, None
 
 
@@ -197,32 +212,31 @@ def _check_versions(ctx, of_all):
 apply = super(torch.autograd.Function, DoraLinear).apply
 
 
-def differentiate(wanted, d_out, saved, call, trained, x_dtype):
+def differentiate(wanted, d_out, x, mask, call, trained, x_dtype):
     """The gradients of x, A, B, the magnitude and the bias, None where they are not wanted; differentiable if a graph is
     built.
 
     Args:
-        saved: (x, S, inner, mask), None for what no gradient needs.
+        x, mask: of the forward pass; None if no gradient needs them, as S and `inner` of the call.
         trained: A, B, the magnitude and the bias, to which second-order gradients lead back.
         x_dtype: the element type of x.
     """
     kind = d_out.device.type
     if kind != "meta" and torch.is_autocast_enabled(kind):  # use the element types of the forward pass
         with precision.without_autocast(kind):
-            return differentiate(wanted, d_out, saved, call, trained, x_dtype)
+            return differentiate(wanted, d_out, x, mask, call, trained, x_dtype)
     builds_graph = torch.is_grad_enabled()
     if call.base is not None and (wanted[0] or builds_graph):
         call.weight = call.base.dense().to(x_dtype)
         call.base.release()
     # Without x only one gradient is wanted, which depends on d_out alone.
-    if builds_graph and saved[0] is not None:
-        return _differentiable(wanted, d_out, saved, call, trained)
-    return gradients(wanted, d_out, saved, call, x_dtype, trained)
+    if builds_graph and x is not None:
+        return _differentiable(wanted, d_out, x, mask, call, trained)
+    return gradients(wanted, d_out, x, mask, call, trained, x_dtype)
 
 
-def _differentiable(wanted, d_out, saved, call, trained):
+def _differentiable(wanted, d_out, x, mask, call, trained):
     """The gradients as autograd computes them from the formula of the layer, with their graph."""
-    x, _, _, mask = saved
     inputs = [one for one, want in zip((x, *trained), wanted) if want]
     with torch.enable_grad():
         found = iter(torch.autograd.grad(_formula(x, *trained, call, mask), inputs, d_out, create_graph=True))
@@ -248,31 +262,25 @@ def _formula(x, lora_A, lora_B, magnitude, bias, call, mask):
     return (out if bias is None else out + bias).to(x.dtype)
 
 
-def gradients(wanted, d_out, saved, call, x_dtype, trained):
-    """The gradients of x, A, B, the magnitude and the bias, None where they are not wanted.
-
-    Args:
-        saved: (x, S, inner, mask), None for what no gradient needs.
-        trained: A, B, the magnitude and the bias, whose types their gradients have.
-    """
+def gradients(wanted, d_out, x, mask, call, trained, x_dtype):
+    """`differentiate` without a graph."""
     types = [None if one is None else one.dtype for one in trained]
     d_out = dispatch.with_rows(d_out)
     of_x, of_a, of_b, of_magnitude, of_bias = wanted
     weight, a, b, scale, dropout = call.weight, call.a, call.b, call.scale, call.dropout
-    x, low, inner, mask = saved
     dtype = a.dtype
     of_both = of_x or of_a or of_b
     is_mixed = dtype is not x_dtype
     drops_base = dropout is not None and dropout.drops_base
     if of_both and not (is_mixed or drops_base) and d_out.dtype is x_dtype and _may_launch() and d_out.dim() > 1:
-        found = _gradients_at_once(wanted, d_out, saved, call, types, trained[:2])
+        found = _gradients_at_once(wanted, d_out, x, mask, call, types, trained[:2])
         if found is not None:
             return found
     through = d_x = d_a = d_b = d_magnitude = None
     if of_both or of_magnitude:
         has_d_lora = of_both and (is_mixed or drops_base)
         d_lora, u, d_magnitude = autograd.magnitude_backward(
-            (d_out, inner, call.gain, call.divisor), scale,
+            (d_out, call.inner, call.gain, call.divisor), scale,
             (has_d_lora, not drops_base and (of_x or (of_both and not is_mixed)), of_magnitude),
             (dtype, x_dtype, types[2]))
     if of_x and drops_base:
@@ -282,7 +290,7 @@ def gradients(wanted, d_out, saved, call, x_dtype, trained):
         d_lora = _rows(u if d_lora is None else d_lora)
         through = d_lora @ b if of_x or of_a else None
         if of_b:
-            d_b = _product(d_lora.t(), _rows(low), left, b, types[1])
+            d_b = _product(d_lora.t(), _rows(call.low), left, b, types[1])
         if of_a:
             dropped = x.to(dtype) if dropout is None else dropout.again(x, mask, dtype)
             d_a = _product(through.t(), _rows(dropped), left, a, types[0])
@@ -296,11 +304,10 @@ def _may_launch():
     return state.enabled and not torch.is_grad_enabled() and not _is_compiling()
 
 
-def _gradients_at_once(wanted, d_out, saved, call, types, like):
+def _gradients_at_once(wanted, d_out, x, mask, call, types, like):
     """`gradients` by one call of the extension module; None if no kernel takes the tensors, or something observes the
     call."""
     of_x, of_a, of_b, of_magnitude, of_bias = wanted
-    x, low, inner, mask = saved
     a, dropout = call.a, call.dropout
     if of_a and dropout is not None:
         x = dropout.again(x, mask, a.dtype)
@@ -309,8 +316,7 @@ def _gradients_at_once(wanted, d_out, saved, call, types, like):
     is_float = is_float and precision.is_mixed(a, a)
     if is_float:
         like_a, like_b = like  # float32, for products that are not rounded to 16 bits
-    found = _linear_gradients(d_out, x, low, inner, call.weight, a, call.b, call.gain, call.divisor, call.scale,
-                              like_a if of_a else None, like_b if of_b else None, of_x,
+    found = _linear_gradients(d_out, x, call, like_a if of_a else None, like_b if of_b else None, of_x,
                               types[2] if of_magnitude else None, is_float, dropout is None)
     if found is None:
         return None

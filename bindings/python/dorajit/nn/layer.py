@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dorajit.control import state
 from dorajit.layers import explain, tiers
-from dorajit.norms import norm, precision, recomputation
+from dorajit.norms import frozen, norm, precision
 from dorajit.operations import gain
 from dorajit.operations.gain import HALVES
 from dorajit.nn import merging
@@ -101,8 +101,8 @@ class DoRALayer(nn.Module):
         with gather.whole(self):
             weight, a, b = operands = self._factors()
             factors = norm.factors_of_layer(weight, a, b)
-            norms = recomputation.norms(self, operands, (self.scaling, factors[0].dtype),
-                                        lambda: norm.weight_norm(weight, *factors, self.scaling))
+            norms = frozen.made(self, operands, (self.scaling, factors[0].dtype),
+                                lambda: norm.weight_norm(weight, *factors, self.scaling))
             return gain.gain(self.lora_magnitude_vector, norms)
 
     def _bias(self, result):

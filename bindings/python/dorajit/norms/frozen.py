@@ -8,6 +8,7 @@ import torch
 
 from dorajit import fork_lock
 from dorajit.norms import weight_state
+from dorajit.operations import eligibility
 
 _lock = fork_lock.make()
 _scopes = weakref.WeakKeyDictionary()  # layer -> Kept, for layers inside a scope
@@ -73,6 +74,18 @@ def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
 def of(layer):
     """The Kept of the layer, or None outside of any scope."""
     return _scopes.get(layer) if _scopes else None
+
+
+def made(layer, operands, scale, compute):
+    """compute(), inside a scope of the layer that nothing observes the cached result for these operands.
+
+    Args:
+        operands: the tensors from which it is computed.
+        scale: other values on which it depends.
+        compute: () -> a value that depends only on operands and scale.
+    """
+    kept = of(layer)
+    return compute() if kept is None or eligibility.is_observed() else kept.made(operands, scale, compute)
 
 
 def _layers_of(model):

@@ -12,8 +12,8 @@ from peft.tuners.lora import dora
 
 from dorajit.checks import PLAIN
 from dorajit.control import state
-from dorajit.layers import base_weight, dropout, plain_linear, tiers
-from dorajit.norms import frozen, norm, precision, recomputation
+from dorajit.layers import base_weight, dropout, plain_linear, recomputation, tiers
+from dorajit.norms import frozen, norm, precision
 from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import SOMEBODY
 from dorajit.peft import declined
@@ -195,13 +195,14 @@ def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
         return gain.gain(magnitude, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
     factors = norm.factors_of_layer(weight, a, b)
     call = *factors, magnitude, scaling
-    if recomputation.is_only_pass() and frozen.of(layer) is None:
+    recomputation.note(layer)
+    kept = frozen.of(layer)
+    if kept is None:
         divisor, made = norm.divisor_and_gain(weight, *call)
     else:
-        kept = stored(base_layer)
-        divisor, made = recomputation.norms(
-            layer, (weight if kept is None else kept, a, b, magnitude), (scaling, factors[0].dtype),
-            lambda: norm.divisor_and_gain(weight, *call))
+        of_base = stored(base_layer)
+        divisor, made = kept.made((weight if of_base is None else of_base, a, b, magnitude),
+                                  (scaling, factors[0].dtype), lambda: norm.divisor_and_gain(weight, *call))
     if not eligibility.builds_graph(magnitude):
         return made
     return (magnitude if magnitude.dtype is divisor.dtype else magnitude.to(divisor.dtype)) / divisor
@@ -225,9 +226,8 @@ def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
     kept = stored(base_layer)
     weight = base_weight.dense(weight)
     factors = norm.factors_of_layer(weight, a, b)
-    made = recomputation.norms(
-        layer, (weight if kept is None else kept, a, b), (scaling, factors[0].dtype),
-        lambda: norm.weight_norm(weight, *factors, scaling))
+    made = frozen.made(layer, (weight if kept is None else kept, a, b), (scaling, factors[0].dtype),
+                       lambda: norm.weight_norm(weight, *factors, scaling))
     if caching:
         layer._cache_store(key, made)
     return made

@@ -9,8 +9,8 @@ from peft.tuners.lora import dora, variants
 from peft.tuners.lora.layer import Linear
 from transformers.pytorch_utils import Conv1D
 
-from dorajit.layers import base_weight, linear, masks, plain_linear
-from dorajit.operations import gain
+from dorajit.layers import base_weight, linear, masks, plain_linear, recomputation
+from dorajit.operations import eligibility, gain
 from dorajit.peft import layers
 
 # Classes of adapters over quantized base layers: (module, class). Their forward casts x only outside of autocast.
@@ -25,10 +25,11 @@ def forward(original, self, x, *args, **kwargs):
     """The forward of an adapter over a linear layer. PEFT's method casts x to the type of lora_A for the adapter; the
     node casts the factors."""
     if not args and not kwargs:
-        out = parts(self, x)
+        given = parts(self, x)
+        out = given if type(given) is str else linear.at_once(*given)
         if type(out) is not str:
-            out = linear.at_once(*out)
-        if type(out) is not str:
+            if not eligibility.is_compiling():
+                recomputation.note(given[0])
             return out
     return original(self, x, *args, **kwargs)
 

@@ -11,7 +11,7 @@ import torch
 
 from dorajit import control, fork_lock
 from dorajit.layers import explain, plain_linear
-from dorajit.norms import recomputation
+from dorajit.layers import recomputation
 from dorajit.peft import declined, generation
 
 _lock = fork_lock.make()
