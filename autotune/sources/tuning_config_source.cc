@@ -152,7 +152,8 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
   TuningSession session(problem, device.info(), space_kind(settings_), clock_);
   session.time_left = Seconds(settings_.tune_seconds);
   std::vector<LookupResult> looks = verified(find_exact, session, device, kernels);
-  const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
+  const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0 &&
+                        session.space.size() > 1;  // with one config there is nothing to choose
   const auto is_known = [&] { return best_of(looks).answers; };
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
   if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), session);

@@ -48,6 +48,16 @@ TEST_F(OwnKernelTuningTest, FastestConfigRunsFromTheFirstCallOn) {
   EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
 }
 
+TEST_F(OwnKernelTuningTest, OnlyConfigRunsUntuned) {
+  Json json = swiglu();
+  json["parameters"] = {{"BLOCK", {128}}, {"VEC", {4}}};
+  json["default"] = {{"BLOCK", 128}, {"VEC", 4}};
+  const auto engine = make_engine();
+  EXPECT_EQ(winner_of(engine.get(), create(json), 4096), "swiglu<128, 4>");
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_EQ(launches().size(), 1);
+}
+
 TEST_F(OwnKernelTuningTest, AnotherProcessFindsTheWinnerInTheDatabase) {
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
   winner_of(make_engine().get(), create(swiglu()), 4096);

@@ -174,13 +174,16 @@ def test_quantized_weight_is_dequantized_once_a_pass_and_not_kept(device, monkey
     bitsandbytes = pytest.importorskip("bitsandbytes", exc_type=ImportError)
     model = adapted(nf4, device)
     made = []
-    original = bitsandbytes.functional.dequantize_4bit
-
-    def dequantize(*given, **named):
-        dense = original(*given, **named)
-        made.append(weakref.ref(dense))
-        return dense
-    monkeypatch.setattr(bitsandbytes.functional, "dequantize_4bit", dequantize)
+    def watch(owner, name):
+        original = getattr(owner, name)
+        def dequantize(*given, **named):
+            dense = original(*given, **named)
+            if dense is not None:
+                made.append(weakref.ref(dense))
+            return dense
+        monkeypatch.setattr(owner, name, dequantize)
+    watch(dequantization, "weight_of")
+    watch(bitsandbytes.functional, "dequantize_4bit")
     x = torch.randn(6, IN, device=device, requires_grad=True)
     with dorajit.patch_peft(strict=True):
         out = model(x)

@@ -6,7 +6,8 @@ quantization of torchao. The product of bitsandbytes' 8 bits quantizes x, too, s
 """
 
 import sys
-from dorajit.layers import plain_linear
+
+from dorajit.layers import dequantization, plain_linear
 
 
 class Quantized:
@@ -74,8 +75,10 @@ def _of_bitsandbytes(module):
     if not module.compute_type_is_set:
         return "the base layer chooses its compute type in its first call, after which it is one node; set compute_dtype"
     dequantize, data = sys.modules["bitsandbytes.functional"].dequantize_4bit, weight.data
-    return Quantized(module, weight, module.compute_dtype, True, module._parameters["bias"],
-                     lambda: dequantize(data, state))  # the module may replace both before the backward pass
+    def dense():  # the module may replace both before the backward pass
+        made = dequantization.weight_of(data, state)
+        return dequantize(data, state) if made is None else made
+    return Quantized(module, weight, module.compute_dtype, True, module._parameters["bias"], dense)
 
 
 def _of_hqq(module):
