@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dorajit.layers import dequantization
+
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from recipes import (BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, as_found, assert_near, is_node, nf4, plain,

@@ -44,7 +44,7 @@ def test_first_run_of_a_checkpoint_makes_no_inner(device, factors, autocast, mon
     layer.lora_A.to(factors), layer.lora_B.to(factors)
     passes = []
     def counted(*arguments):
-        passes.append(arguments[5])  # inner_type
+        passes.append(arguments[4])  # inner_type
         return forward(*arguments)
     forward = node._linear_forward
     monkeypatch.setattr(node, "_linear_forward", counted)

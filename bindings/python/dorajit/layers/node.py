@@ -74,13 +74,15 @@ def forward(x, call, bias, keeps_inner):
     if call.weight is not None and state.enabled and not _is_compiling():
         given_low = dropped if dropped.dtype is a.dtype else dropped.to(a.dtype)
         inner_type = _inner_type(x, a) if keeps_inner else None
+        # If the composition is refused, the base layer of a GPU computes its own product.
+        ends_weight = call.base is not None and rest is None and given.is_cuda
         try:
-            made = _launched(given, given_low, call, bias, inner_type, rest is None)
+            made = _linear_forward(given, given_low, call, bias, inner_type, ends_weight)
         except errors.CaptureUnsafeError:  # the kernel of the norm is not loaded; PyTorch's operations can be captured
             if call.gain is not None:
                 raise
             _compute_gain(call)
-            made = _launched(given, given_low, call, bias, inner_type, rest is None)
+            made = _linear_forward(given, given_low, call, bias, inner_type, ends_weight)
         if made is not None:
             out, low, inner = made
             if rest is not None:
@@ -103,19 +105,11 @@ def _inner_type(x, a):
     return a.dtype if a.dtype is x.dtype else torch.promote_types(a.dtype, x.dtype)
 
 
-def _launched(given, given_low, call, bias, inner_type, is_last_use):
-    gain_type = None
-    if call.gain is None:
-        gain_type = norm_kernel.gain_type(*call.of_norm, call.magnitude, call.scale)
-        if gain_type is None:
-            _compute_gain(call)
-    # If a launch is refused, the base layer of a GPU computes its own product.
-    return _linear_forward(given, given_low, call, bias, gain_type, inner_type, low_rank.serves(call.b),
-                           is_last_use and call.base is not None and given.is_cuda)
-
-
 def _compute_gain(call):
     call.divisor, call.gain = norm.divisor_and_gain(*call.of_norm, call.magnitude, call.scale)
+
+
+_native.configure_linear(norm_kernel.gain_type, low_rank.serves, _compute_gain)
 
 
 class DoraLinear(torch.autograd.Function):

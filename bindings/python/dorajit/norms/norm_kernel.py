@@ -133,11 +133,11 @@ def _norms_by_columns(matrix, a, b, scale, dtype, squared):
     return (total if squared else total.sqrt_()).to(dtype)
 
 
-def gain_type(matrix, a, b, magnitude, scale):
+def gain_type(matrix, a, b, magnitude):
     """The element type of the divisor and the gain that one launch computes for the rows of matrix + scale * b @ a, with
-    the same bits as gain.py; None if they have to be computed from the norms. All are plain tensors, `magnitude`
-    [rows]."""
-    if scale == 0 or not state.enabled or a.dim() != 2 or matrix.dim() != 2 or not _has_rows(matrix):
+    the same bits as gain.py; None if they have to be computed from the norms, as for a scale of 0. All are plain tensors,
+    `magnitude` [rows]."""
+    if a.dim() != 2 or matrix.dim() != 2 or not _has_rows(matrix):
         return None
     return _gain_type(matrix.device, matrix.dtype, a.dtype, b.dtype, magnitude.dtype, a.shape[0], matrix.numel())
 
@@ -160,7 +160,7 @@ def divisor_and_gain(matrix, a, b, magnitude, scale):
         # The launch refuses the address of freed memory, which is null, except that of a view.
         if type(one) not in PLAIN or (one.storage_offset() and is_freed(one)):
             return None
-    gains = gain_type(matrix, a, b, magnitude, scale)
+    gains = gain_type(matrix, a, b, magnitude)
     if gains is None or a.shape[1] != matrix.shape[1]:
         return None
     try:
