@@ -39,11 +39,24 @@ def batches(seed):
         yield (start + step * torch.arange(LENGTH + 1)) % VOCABULARY
 
 
-def losses(seed, device, dtype):
+def quantized(model):
+    """With linear layers in NF4 with double quantization."""
+    layers = pytest.importorskip("bitsandbytes", exc_type=ImportError).nn
+    for name, one in list(model.named_children()):
+        if isinstance(one, nn.Linear):
+            made = layers.Linear4bit(one.in_features, one.out_features, one.bias is not None, torch.float32,
+                                     compress_statistics=True, quant_type="nf4")
+            made.load_state_dict(one.state_dict())
+            setattr(model, name, made)
+    model.is_loaded_in_4bit = True
+    return model
+
+
+def losses(seed, device, dtype, dropout=0.0, prepared=lambda model: model):
     torch.manual_seed(seed)
-    config = peft.LoraConfig(use_dora=True, r=8, lora_alpha=16, lora_dropout=0.0,
-                             target_modules=["embed", "q", "k", "v", "o", "up", "down", "head"])
-    model = peft.get_peft_model(Transformer().to(device, dtype), config)
+    config = peft.LoraConfig(use_dora=True, r=8, lora_alpha=16, lora_dropout=dropout,
+                             target_modules=["q", "k", "v", "o", "up", "down", "head"] + ["embed"] * (not dropout))
+    model = peft.get_peft_model(prepared(Transformer()).to(device, dtype), config)
     optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=3e-3)
     found = []
     for tokens in batches(seed):
@@ -84,3 +97,17 @@ def test_training_losses_match_eager_peft(device, launches, seed, saves_outputs)
     assert sum(count for name, count in launches().items() if name.endswith("_backward")) == 8 * STEPS
     assert eager[-20:].mean() < eager[:20].mean() - 0.3  # the model learns
     assert (fused - eager).abs().mean() <= MOST
+
+
+# Dropout of low_rank draws PEFT's masks on a CPU, but drops less of the layer.
+@pytest.mark.parametrize("recipe, dropout, prepared, most", [
+    ("peft", 0.05, lambda model: model, MOST), ("low_rank", 0.05, lambda model: model, 2e-2), ("peft", 0.0, quantized, MOST),
+    ("peft", 0.05, quantized, MOST)], ids=["dropout", "low_rank", "nf4", "nf4 dropout"])
+def test_training_losses_of_recipes_match_eager_peft(device, recipe, dropout, prepared, most):
+    eager = losses(1, device, torch.float32, dropout, prepared)
+    with dorajit.patch_peft(strict=True, dropout=recipe) as patch:
+        declined = patch.declined
+        fused = losses(1, device, torch.float32, dropout, prepared)
+        assert patch.declined == declined
+    assert eager[-20:].mean() < eager[:20].mean() - 0.3  # the model learns
+    assert (fused - eager).abs().mean() <= most
