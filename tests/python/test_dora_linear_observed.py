@@ -138,6 +138,12 @@ def test_factor_without_dimensions_raises():
         ours({**operands("cpu"), "lora_A": torch.tensor(1.0)})
 
 
+def test_sparse_weight_raises_the_error_of_the_norm():
+    of = operands("cpu")
+    with pytest.raises(TypeError, match="`weight` has elements of .* in the layout torch.sparse_coo"):
+        ours({**of, "weight": of["weight"].to_sparse()})
+
+
 def test_norm_is_launched_once_for_a_strided_bias(device, layer_launches):
     of = operands(device)
     expected = ours(of)

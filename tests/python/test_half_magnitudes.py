@@ -45,6 +45,14 @@ def test_patch_whose_warning_is_an_error_is_undone(warned):
     assert dorajit.control.state.dropout == "peft" and not is_node(model(torch.randn(3, IN, dtype=BF16)))
 
 
+def test_warning_of_a_patch_names_its_line(monkeypatch):
+    monkeypatch.setattr(report, "_has_warned", False)
+    model = adapted(plain, "cpu", BF16, False)
+    with pytest.warns(RuntimeWarning, match="magnitudes") as found, dorajit.patch_peft(model):
+        pass
+    assert [one.filename for one in found if "magnitudes" in str(one.message)] == [__file__]
+
+
 def test_code_of_the_warning_is_the_one_that_is_tested(warned):
     import inspect
     with dorajit.patch_peft():

@@ -246,6 +246,18 @@ def test_caches_of_adapters_are_separate(device):
                 assert all(map(torch.equal, both(), expected))
 
 
+@needs_caching
+def test_training_pass_after_a_cached_one_in_inference_mode_has_gradients(device):
+    from peft.helpers import DoraCaching
+    model = perturb(adapted("linear", device)).eval()
+    x = model.base_model.model.example(device)
+    with patched(), DoraCaching():
+        with torch.inference_mode():
+            model(x)
+        model(x).square().sum().backward()
+    assert layer_of(model).lora_magnitude_vector["default"].weight.grad.abs().sum() > 0
+
+
 def test_optimizer_step_matches_peft(device):
     def stepped(by_ours):
         model = perturb(adapted("linear", device))
