@@ -12,7 +12,7 @@ from peft.tuners.lora import dora
 
 from dorajit.checks import PLAIN
 from dorajit.control import state
-from dorajit.layers import base_weight, dropout, plain_linear, tiers
+from dorajit.layers import base_weight, dropout, masks, plain_linear, tiers
 from dorajit.norms import frozen, norm, precision, recomputation
 from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import SOMEBODY
@@ -143,7 +143,7 @@ linear_variant_forward, conv_variant_forward = _variant_forward_of(torch.nn.Line
 
 
 def _drops(module, adapter):
-    return module.training and not isinstance(module._modules["lora_dropout"]._modules[adapter], torch.nn.Identity)
+    return module.training and masks.drops(module._modules["lora_dropout"]._modules[adapter])
 
 
 def _foldable(module, adapter):

@@ -71,7 +71,7 @@ def parts(module, x):
     dropped = None
     if module.training:
         dropout = children["lora_dropout"]._modules[name]
-        if type(dropout) is not _Identity:
+        if type(dropout) is not _Identity and masks.drops(dropout):
             casts = casts_always or not torch.is_autocast_enabled()  # as PEFT asks, of CUDA's autocast alone
             dropped = masks.of_module(dropout, a.dtype if casts else x.dtype)
             if type(dropped) is str:
