@@ -11,7 +11,7 @@ from transformers.pytorch_utils import Conv1D
 
 from dorajit.layers import base_weight, linear, masks, plain_linear
 from dorajit.operations import gain
-from dorajit.peft import layers
+from dorajit.peft import layers, mixed_batches
 
 # Classes of adapters over quantized base layers: (module, class). Their forward casts x only outside of autocast.
 QUANTIZED = (("peft.tuners.lora.bnb", "Linear4bit"), ("peft.tuners.lora.hqq", "HqqLoraLinear"))
@@ -30,7 +30,16 @@ def forward(original, self, x, *args, **kwargs):
             out = linear.at_once(*out)
         if type(out) is not str:
             return out
+    elif not args and kwargs.keys() == {"adapter_names"} and kwargs["adapter_names"] is not None:
+        return mixed_batches.forward(original, _of_adapter, self, x, **kwargs)
     return original(self, x, *args, **kwargs)
+
+
+def _of_adapter(module, x, name):
+    out = parts(module, x, name)
+    if type(out) is not str:
+        out = linear.at_once(*out)
+    return layers.of_adapter(module, x, name) if type(out) is str else out
 
 
 def quantized_classes():
@@ -43,11 +52,12 @@ def _names(kind):
     return kind.__module__, kind.__name__
 
 
-def parts(module, x):
-    """The arguments of linear.at_once; a text that tells why not if PEFT has to run the layer as separate module calls."""
+def parts(module, x, name=None):
+    """The arguments of linear.at_once for this adapter, or the only active one; a text that tells why not if PEFT has to
+    run the layer as separate module calls."""
     kind = type(module)
     casts_always = kind is Linear or _names(kind) == _TORCHAO
-    name = layers.only_adapter(module) if casts_always or _names(kind) in QUANTIZED else None
+    name = (name or layers.only_adapter(module)) if casts_always or _names(kind) in QUANTIZED else None
     if name is None:
         return _NOT_ALONE if casts_always or _names(kind) in QUANTIZED else f"PEFT's {kind.__name__} has no node"
     variant, layer_class = variants.DoraLinearVariant, dora.DoraLinearLayer
