@@ -10,6 +10,9 @@ from environments import run
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 
+ROOT = pathlib.Path(__file__).parents[2]
+
+
 def needs(*packages):
     for name in packages:
         if importlib.util.find_spec(name) is None:
@@ -133,6 +136,13 @@ def said(interpreter, tmp_path, program, **options):
     return run(interpreter, tmp_path / "main.py", folder=tmp_path, **options).stdout
 
 
+def test_first_step_of_the_readme_runs_as_a_node(interpreter):
+    text = (ROOT / "README.md").read_text()
+    program = text[text.index("The first patched step"):].split("```python\n")[1].split("```")[0]
+    found = run(interpreter, "-c", program, value=None).stdout
+    assert found.startswith(program.rpartition("# ")[2].strip())
+
+
 def test_trainers_of_trl_train_layers_as_nodes(interpreter, tmp_path):
     needs("trl", "datasets")
     assert [one for one in said(interpreter, tmp_path, TRL, HOME=str(tmp_path)).splitlines() if "trained" in one] == [
@@ -218,7 +228,7 @@ OFF = [(f"lora_{name}_kernel", False) for name in ("embedding", "mlp", "o", "qkv
     ({"peft_use_dora": True, "lora_mlp_kernel": True}, None, ([("lora_mlp_kernel", True)], 1))])
 def test_plugin_of_axolotl_patches_runs_with_dora(interpreter, tmp_path, config, value, expected):
     needs("axolotl")
-    project = (pathlib.Path(__file__).parents[2] / "pyproject.toml").read_text()
+    project = (ROOT / "pyproject.toml").read_text()
     name, target = re.search(r'\[project.entry-points."axolotl.plugins"\]\n(\w+) = "(.+)"', project).groups()
     metadata = tmp_path / "dorajit-1.dist-info"  # as the wheel has it
     metadata.mkdir()
