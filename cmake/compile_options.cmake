@@ -1,9 +1,14 @@
 # Flags of every target: the standard library, floating point, sanitizers. Warnings and include paths are in
 # dorajit_options, for our own code only.
 
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  message(FATAL_ERROR "dorajit needs GCC 13 or clang 19 with libc++ 19, not GCC "
-                      "${CMAKE_CXX_COMPILER_VERSION}: ./dev setup installs what is missing.")
+separate_arguments(first_arguments UNIX_COMMAND "${CMAKE_CXX_COMPILER_ARG1}")
+dorajit_refuse_compiler(refusal "${CMAKE_CXX_COMPILER}" ${first_arguments})
+if(NOT refusal STREQUAL "")
+  message(FATAL_ERROR
+    "${CMAKE_CXX_COMPILER} cannot build dorajit: ${refusal}. dorajit needs clang 19 or newer with libc++ (Debian's packages "
+    "clang-19 libc++-19-dev libc++abi-19-dev lld-19), or GCC 13 or newer (g++-13). Install one of them, and set the "
+    "environment variable CXX to its name unless that is clang++-19 to clang++-21, c++, g++ or g++-13 to g++-15. In a "
+    "checkout, ./dev setup installs it.")
 endif()
 
 set(CMAKE_CXX_STANDARD 23)

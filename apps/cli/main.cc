@@ -105,7 +105,7 @@ ExitCode run_command_line(int argc, char** argv) {
   for (const auto declare :
        {declare_doctor, declare_demo, declare_prewarm, declare_tune, declare_explain, declare_show,
         declare_report, declare_forget, declare_pin, declare_freeze, declare_export, declare_import,
-        declare_cache, declare_daemon}) {
+        declare_cache, declare_daemon, declare_run}) {
     declare(app, commands);
   }
   add_global_options(app, options);

@@ -9,6 +9,11 @@ peft_packages=(peft==0.21.2 transformers==5.23.0)
 deepspeed_packages=(deepspeed==0.19.8)
 # For the tests of quantized base layers, each skipped without its package; HQQ needs termcolor.
 quantized_packages=(bitsandbytes==0.50.2 torchao==0.18.0 hqq==0.2.8.post1 termcolor)
+# Trainers and plug-ins of other projects, whose tests are skipped without them. Axolotl asks for a newer Python than the
+# tests of its plug-in need.
+framework_packages=(trl==1.16.0 datasets==5.2.0 lightning==2.6.6)
+plugin_packages=(axolotl==0.21.0 addict pillow unsloth_zoo==2026.10.9 ms-swift==4.6.0 json_repair modelscope
+  modelscope_hub cryptography cffi requests urllib3 certifi)
 torch_package=torch==2.13.0
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python=$state/python/bin/python
@@ -31,6 +36,10 @@ install_python() {
     say "DeepSpeed could not be fetched: its tests are skipped"
   pip_install --no-deps "${quantized_packages[@]}" ||
     say "${quantized_packages[*]} could not be fetched: tests of quantized layers are skipped"
+  pip_install "$torch_package" "${peft_packages[@]}" "${framework_packages[@]}" ||
+    say "${framework_packages[*]} could not be fetched: their tests are skipped"
+  pip_install --no-deps --ignore-requires-python "${plugin_packages[@]}" ||
+    say "${plugin_packages[*]} could not be fetched: their tests are skipped"
 }
 
 has_python() {

@@ -93,6 +93,17 @@ except ImportError as error:
     say("imports without PyTorch, NVRTC and driver")
 
 
+def check_autopatch(environment):
+    """An interpreter that starts with DORAJIT_PATCH_PEFT tries to patch a package `peft`, which needs PyTorch."""
+    package = environment.site / "peft.py"
+    package.touch()
+    code, said = environment.result(environment.program("python"), "-c", "import peft", DORAJIT_PATCH_PEFT="1")
+    package.unlink()
+    expect(code == 0 and "PEFT is not patched" in said and "needs PyTorch" in said, f"DORAJIT_PATCH_PEFT=1: {code}, {said}")
+    expect((environment.site / "dorajit.start").is_file(), "the wheel brought no dorajit.start")
+    say("DORAJIT_PATCH_PEFT acts at the import of PEFT")
+
+
 def check_programs(environment):
     """The programs run, find the shipped databases, and report missing components."""
     program = environment.program("dorajit")
@@ -173,6 +184,7 @@ def main():
             check_needs(environment, glibc)
             check_licences(environment)
             check_without_torch(environment)
+            check_autopatch(environment)
             check_programs(environment)
             check_daemon(environment)
             check_nvrtc(environment, arguments.nvrtc and arguments.nvrtc.resolve())

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import dorajit
+import environments
 from dorajit import testing
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -76,6 +77,12 @@ def without_switches(monkeypatch):
     yield
     monkeypatch.undo()
     dorajit.invalidate_environment()
+
+
+@pytest.fixture(scope="session")
+def interpreter(tmp_path_factory):
+    """The interpreter of an environment in which the package is installed (environments.py)."""
+    return environments.make(tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture

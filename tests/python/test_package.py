@@ -79,7 +79,8 @@ def test_source_distribution_contains_all_needed_files(tmp_path, monkeypatch):
         files = {member.name.split("/", 1)[1] for member in archive.getmembers()
                  if "/" in member.name}
     wanted = {"pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "include/dorajit/dorajit.h",
-              "bindings/python/CMakeLists.txt", "bindings/python/module.cc", "databases/CMakeLists.txt"}
+              "bindings/python/CMakeLists.txt", "bindings/python/module.cc", "databases/CMakeLists.txt",
+              "bindings/python/dorajit_autopatch.py", "bindings/python/dorajit.pth", "bindings/python/dorajit.start"}
     wanted |= {f"bindings/python/dorajit/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*")
                if path.suffix in {".py", ".pyi", ".typed"}}
     assert "bindings/python/dorajit/nn/linear.py" in wanted

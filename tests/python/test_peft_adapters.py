@@ -104,13 +104,6 @@ def test_switching_adapters_matches_peft(device, layer_launches, kind):
     assert not torch.allclose(found[0], found[1])
 
 
-def test_adapter_names_in_batch_raise_as_in_peft(device):
-    model = adapted("linear", device).eval()
-    x = model.base_model.model.example(device)
-    with patched(), pytest.raises(ValueError, match="`adapter_names` when DoRA is enabled"):
-        model(x, adapter_names=["default"] * len(x))
-
-
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
 @pytest.mark.parametrize("safe", [True, False])
 def test_merging_several_adapters_matches_peft(device, kind, safe):
@@ -269,3 +262,37 @@ def test_optimizer_step_matches_peft(device):
     ours, theirs = stepped(True), stepped(False)
     for key, value in ours.items():
         torch.testing.assert_close(value, theirs[key], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("names", [["default", "other", "__base__", "plain", "default"], ["other"] * 5])
+def test_rows_of_one_batch_have_their_own_adapters(device, layer_launches, kind, names):
+    model = adapted(kind, device)
+    options = {"fan_in_fan_out": kind == "conv1d_gpt2"}
+    model.add_adapter("other", config(**options))
+    model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=2, **options))
+    for name in ("default", "other", "plain"):
+        model.set_adapter(name)
+        perturb(model)
+    model.eval()
+    x = torch.cat([model.base_model.model.example(device) for _ in range(3)])[:5]
+
+    def row(one, name):
+        if name == "__base__":
+            with model.disable_adapter():
+                return model(x[one:one + 1])
+        model.set_adapter(name)
+        return model(x[one:one + 1])
+    expected = torch.cat([row(one, name) for one, name in enumerate(names)])
+    without = torch.cat([row(one, "__base__") for one in range(5)])
+    with patched():
+        layer_launches()
+        found = model(x, adapter_names=names)
+        counts = layer_launches()
+        with model.disable_adapter():
+            base = model(x, adapter_names=names)
+        with pytest.raises(ValueError, match="Length of `adapter_names`"):
+            model(x, adapter_names=names[1:])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert counts["compose_residual"] == len(set(names) & {"default", "other"})
+    torch.testing.assert_close(base, without, rtol=1e-6, atol=1e-6)

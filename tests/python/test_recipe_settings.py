@@ -20,16 +20,31 @@ def matches_peft(model, x, bound=1e-6, autocast=False):
     return out
 
 
-@pytest.mark.parametrize("how", ["eval", "forward"])
+@pytest.mark.parametrize("how", ["eval", "zero", "forward"])
 def test_dropout_that_is_switched_off_does_not_drop(device, how):
     model = adapted(plain, device, F32, True, 0.5)
     for one in model.modules():
         if isinstance(one, nn.Dropout):
             if how == "eval":
                 one.eval()
+            elif how == "zero":
+                one.p = 0.0
             else:
                 one.forward = lambda x: x
-    matches_peft(model, torch.randn(5, IN, device=device))
+    assert is_node(matches_peft(model, torch.randn(5, IN, device=device))) == (how != "forward")
+
+
+@pytest.mark.parametrize("how", ["eval", "zero"])
+def test_dropout_that_is_switched_off_costs_nothing(device, layer_launches, how):
+    def steps(p):
+        model = dorajit.nn.DoRALinear.from_linear(nn.Linear(IN, OUT, device=device), rank=4, alpha=8, dropout=p)
+        if p:
+            model.lora_dropout.p, model.lora_dropout.training = (0.0, True) if how == "zero" else (p, False)
+        layer_launches()
+        out = model(torch.ones(3, IN, device=device))
+        out.sum().backward()
+        return is_node(out), layer_launches()
+    assert steps(0.5) == steps(0.0)
 
 
 @pytest.mark.parametrize("meaning", ["peft", "low_rank"])

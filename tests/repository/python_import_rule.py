@@ -15,7 +15,7 @@ ROOMS = (
     ("norms",),
     ("layers",),
     ("nn", "peft"),
-    ("tools", "testing"),
+    ("tools", "testing", "swift"),
     ("__init__",),
 )
 LEVELS = {name: level for level, names in enumerate(ROOMS) for name in names}

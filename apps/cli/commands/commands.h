@@ -67,6 +67,7 @@ void declare_import(CLI::App& app, std::vector<Command>& commands);
 void declare_pin(CLI::App& app, std::vector<Command>& commands);
 void declare_prewarm(CLI::App& app, std::vector<Command>& commands);
 void declare_report(CLI::App& app, std::vector<Command>& commands);
+void declare_run(CLI::App& app, std::vector<Command>& commands);
 void declare_show(CLI::App& app, std::vector<Command>& commands);
 void declare_tune(CLI::App& app, std::vector<Command>& commands);
 

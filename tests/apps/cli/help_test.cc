@@ -152,6 +152,7 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
       {{"daemon", "drain"}, {"--wait"}},
       {{"daemon", "start"}, {}},
       {{"daemon", "stop"}, {}},
+      {{"run"}, {"--", "/bin/sh", "-c", R"(echo '{"command": "run"}')"}},  // the program's output
   };
   std::set<Words> done;
   for (const auto& [command, arguments] : runs) {

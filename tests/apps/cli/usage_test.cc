@@ -72,6 +72,8 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
       {{"cache", "prune"}, "--max-bytes"},
       {{"cache", "prune", "--max-bytes", "much"}, "--max-bytes"},
       {{"cache"}, "dorajit cache --help"},
+      {{"run"}, "program is required"},
+      {{"run", "python", "--lr", "1"}, "--lr"},
   };
   for (const auto& one : cases) {
     const CliResult result = sandbox.run(one.arguments);
@@ -80,6 +82,23 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
     EXPECT_THAT(result.err, HasSubstr(one.message));
     EXPECT_THAT(result.out, IsEmpty());
   }
+}
+
+TEST(CliUsage, RunBecomesAProgramThatPatches) {
+  CliSandbox sandbox;
+  const auto shell = [&](const std::string& script) {
+    return sandbox.run(
+        {"--cache-dir", "/some/cache", "run", "--", "/bin/sh", "-c", script, "--json", "--"});
+  };
+  const std::string show = "echo $DORAJIT_PATCH_PEFT $DORAJIT_CACHE_DIR $0 $1; exit 7";
+  EXPECT_EQ(shell(show).exit_code, 7);
+  EXPECT_EQ(shell(show).out, "1 /some/cache --json --\n");
+  sandbox.set("DORAJIT_PATCH_PEFT", "dropout=low_rank");
+  EXPECT_EQ(shell(show).out, "dropout=low_rank /some/cache --json --\n");
+  EXPECT_EQ(shell("kill -PIPE $$; echo ignored").out, "");
+  const CliResult missing = sandbox.run({"run", "--", "/missing/program"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("cannot run /missing/program: No such file"));
 }
 
 TEST(CliUsage, FilesWithoutAnEndAreRefused) {

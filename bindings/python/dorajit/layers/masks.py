@@ -56,6 +56,13 @@ class Dropout(NamedTuple):
         return into.add_(self.again(term, mask, into.dtype), alpha=factor)
 
 
+def drops(module):
+    """Whether a dropout module of a layer in training mode is more than an identity. Trainers that want no dropout, such as
+    TRL's DPOTrainer, set the probability to 0."""
+    return not (isinstance(module, torch.nn.Identity) or type(module) is _Dropout
+                and (module.p == 0 or not module.training) and not plain_linear.has_own_call(module))
+
+
 def of_module(module, dtype):
     """The Dropout of an active torch.nn.Dropout that gets elements of this type; a text that tells why not for other
     modules, and for probabilities of 0 and 1."""

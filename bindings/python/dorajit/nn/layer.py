@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dorajit.control import state
-from dorajit.layers import explain, tiers
+from dorajit.layers import explain, masks, tiers
 from dorajit.norms import frozen, norm, precision
 from dorajit.operations import gain
 from dorajit.operations.gain import HALVES
@@ -138,7 +138,7 @@ class DoRALayer(nn.Module):
 
     @property
     def _drops(self):
-        return self.training and not isinstance(self.lora_dropout, nn.Identity)
+        return self.training and masks.drops(self.lora_dropout)
 
     @torch.no_grad()
     def merge(self, keep: bool = True) -> None:

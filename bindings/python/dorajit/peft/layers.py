@@ -12,11 +12,11 @@ from peft.tuners.lora import dora
 
 from dorajit.checks import PLAIN
 from dorajit.control import state
-from dorajit.layers import base_weight, dropout, plain_linear, recomputation, tiers
+from dorajit.layers import base_weight, dropout, masks, plain_linear, recomputation, tiers
 from dorajit.norms import frozen, norm, precision
 from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import SOMEBODY
-from dorajit.peft import declined
+from dorajit.peft import declined, mixed_batches
 from dorajit.distributed import frameworks, gather
 
 _who_sees = eligibility.who_sees
@@ -82,17 +82,24 @@ def only_adapter(module):
 def module_forward(original, self, x, *args, **kwargs):
     """lora.Embedding.forward and that of convolutions. For one DoRA adapter it does PEFT's operations without the host
     time of PEFT's look-ups, which pays for that of the variant's replacement."""
+    if not args and kwargs.keys() == {"adapter_names"} and kwargs["adapter_names"] is not None:
+        return mixed_batches.forward(original, of_adapter, self, x, **kwargs)
     name = None if args or kwargs else only_adapter(self)
     forward = None if name is None else getattr(self.lora_variant.get(name), "forward", None)
     if forward is None or not is_installed(forward):
         return original(self, x, *args, **kwargs)
+    return of_adapter(self, x, name)
+
+
+def of_adapter(self, x, name):
+    """The forward of a module with this DoRA adapter."""
     result = self._modules["base_layer"](x)
     lora_A = self._modules["lora_A"]._modules.get(name)  # embeddings have none
     if lora_A is not None:
         dtype = lora_A.weight.dtype
         if x.dtype is not dtype:
             x = self._cast_input_dtype(x, dtype)
-    return forward(self, active_adapter=name, x=x, result=result).to(result.dtype)
+    return self.lora_variant[name].forward(self, active_adapter=name, x=x, result=result).to(result.dtype)
 
 
 def _is_of_torch(base_layer):
@@ -143,7 +150,7 @@ linear_variant_forward, conv_variant_forward = _variant_forward_of(torch.nn.Line
 
 
 def _drops(module, adapter):
-    return module.training and not isinstance(module._modules["lora_dropout"]._modules[adapter], torch.nn.Identity)
+    return module.training and masks.drops(module._modules["lora_dropout"]._modules[adapter])
 
 
 def _foldable(module, adapter):

@@ -11,7 +11,7 @@ from transformers.pytorch_utils import Conv1D
 
 from dorajit.layers import base_weight, linear, masks, plain_linear, recomputation
 from dorajit.operations import eligibility, gain
-from dorajit.peft import layers
+from dorajit.peft import layers, mixed_batches
 
 # Classes of adapters over quantized base layers: (module, class). Their forward casts x only outside of autocast.
 QUANTIZED = (("peft.tuners.lora.bnb", "Linear4bit"), ("peft.tuners.lora.hqq", "HqqLoraLinear"))
@@ -25,13 +25,27 @@ def forward(original, self, x, *args, **kwargs):
     """The forward of an adapter over a linear layer. PEFT's method casts x to the type of lora_A for the adapter; the
     node casts the factors."""
     if not args and not kwargs:
-        given = parts(self, x)
-        out = given if type(given) is str else linear.at_once(*given)
-        if type(out) is not str:
-            if not eligibility.is_compiling():
-                recomputation.note(given[0])
+        out = _at_once(parts(self, x))
+        if out is not None:
             return out
+    elif not args and kwargs.keys() == {"adapter_names"} and kwargs["adapter_names"] is not None:
+        return mixed_batches.forward(original, _of_adapter, self, x, **kwargs)
     return original(self, x, *args, **kwargs)
+
+
+def _of_adapter(module, x, name):
+    out = _at_once(parts(module, x, name))
+    return layers.of_adapter(module, x, name) if out is None else out
+
+
+def _at_once(given):
+    """The output from what `parts` returns; None if PEFT has to run the layer."""
+    out = given if type(given) is str else linear.at_once(*given)
+    if type(out) is str:
+        return None
+    if not eligibility.is_compiling():
+        recomputation.note(given[0])
+    return out
 
 
 def quantized_classes():
@@ -44,11 +58,12 @@ def _names(kind):
     return kind.__module__, kind.__name__
 
 
-def parts(module, x):
-    """The arguments of linear.at_once; a text that tells why not if PEFT has to run the layer as separate module calls."""
+def parts(module, x, name=None):
+    """The arguments of linear.at_once for this adapter, or the only active one; a text that tells why not if PEFT has to
+    run the layer as separate module calls."""
     kind = type(module)
     casts_always = kind is Linear or _names(kind) == _TORCHAO
-    name = layers.only_adapter(module) if casts_always or _names(kind) in QUANTIZED else None
+    name = (name or layers.only_adapter(module)) if casts_always or _names(kind) in QUANTIZED else None
     if name is None:
         return _NOT_ALONE if casts_always or _names(kind) in QUANTIZED else f"PEFT's {kind.__name__} has no node"
     variant, layer_class = variants.DoraLinearVariant, dora.DoraLinearLayer
@@ -72,7 +87,7 @@ def parts(module, x):
     dropped = None
     if module.training:
         dropout = children["lora_dropout"]._modules[name]
-        if type(dropout) is not _Identity:
+        if type(dropout) is not _Identity and masks.drops(dropout):
             casts = casts_always or not torch.is_autocast_enabled()  # as PEFT asks, of CUDA's autocast alone
             dropped = masks.of_module(dropout, a.dtype if casts else x.dtype)
             if type(dropped) is str:

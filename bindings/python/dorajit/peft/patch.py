@@ -126,6 +126,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         for (owner, name), replacement in {**targets, **wholes}.items():
             if (owner, name) not in _originals:
                 _install(owner, name, replacement)
+        if targets:
+            _renew()
         if model is None:
             _everywhere += 1
         for module in layers + others:
@@ -166,7 +168,7 @@ def _targets(peft):
             (variants.DoraLinearVariant, "forward"): layers.linear_variant_forward,
             (variants._DoraConvNdVariant, "forward"): layers.conv_variant_forward,
             (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
-            (dora.DoraLinearLayer, "update_layer"): _adding_quantized_classes(magnitudes.update_layer),
+            (dora.DoraLinearLayer, "update_layer"): _renewing(magnitudes.update_layer),
             (dora.DoraLinearLayer, "get_weight_norm"): merging.weight_norm,
             (dora._DoraConvNdLayer, "get_weight_norm"): merging.weight_norm,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
@@ -195,19 +197,25 @@ def _wholes():
     return {**generation.target(), (PeftModel, "forward"): report.first_call, (BaseTuner, "forward"): report.first_call}
 
 
-def _adding_quantized_classes(replacement):
-    """The replacement of a method that runs when a layer is created. It first replaces the forward of PEFT's layers over
-    quantized base layers, whose modules PEFT imports when it creates the first of them."""
-    from dorajit.peft import linear
-
+def _renewing(replacement):
+    """The replacement of a method that runs when a layer is created."""
     @functools.wraps(replacement)
     def method(*args, **kwargs):
         with _lock:
-            for kind in linear.quantized_classes():
-                if _patches and (kind, "forward") not in _originals and not _refusal(kind, "forward", linear.forward):
-                    _install(kind, "forward", linear.forward)
+            if _patches:
+                _renew()
         return replacement(*args, **kwargs)
     return method
+
+
+def _renew():
+    """Replaces the forward of PEFT's linear layers where it is an original: PEFT imports those over quantized base layers
+    when it creates the first of them, and Unsloth may have replaced the replacement."""
+    from dorajit.peft import linear
+    for kind in (linear.Linear, *linear.quantized_classes()):
+        _, installed = _originals.get((kind, "forward"), (None, None))
+        if vars(kind).get("forward") is not installed and not _refusal(kind, "forward", linear.forward):
+            _install(kind, "forward", linear.forward)
 
 
 def _refusal(owner, name, replacement):
@@ -223,6 +231,8 @@ def _refusal(owner, name, replacement):
     if found != known and [*found, "adapter_name"] != known:
         return f"{label} has unknown parameters: {', '.join(found)}"
     where = plain_linear.replaced_by(owner, name)
+    if getattr(function, "__name__", None) == "unsloth_forward" and where.startswith(f"{owner.__name__}_peft_forward ("):
+        return None  # Unsloth's copy of PEFT's method, which differs from it for adapters without a magnitude
     return where and f"{label} was replaced by {where}"
 
 
