@@ -1,11 +1,14 @@
 """Gradients of the functions: values, saved tensors, and ways to compute them."""
 
+import functools
+
 import dorajit
 import pytest
 import reference
 import torch
 from reference import SCALE, operands
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+from torch.utils.flop_counter import FlopCounterMode
 
 NAMES = ["fused_dora_compose_autograd", "class", "compose", "inplace"]
 
@@ -144,6 +147,53 @@ def test_compose_in_place_over_saved_tensor_raises_in_backward(device):
         dorajit.fused_dora_compose(target, torch.randn(4, 8, device=device), gain, SCALE)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             lora.sum().backward()
+
+
+def under_a_mode(lora, base, gain):
+    with FlopCounterMode(display=False):
+        dorajit.fused_dora_compose(lora, base, gain, SCALE)
+
+
+def compiled(lora, base, gain):
+    torch._dynamo.reset()
+    torch.compile(dorajit.fused_dora_compose, backend="eager")(lora, base, gain, SCALE)
+
+
+@pytest.mark.parametrize("write", [under_a_mode, compiled])
+def test_observed_write_over_saved_tensor_raises_in_backward(write, device):
+    lora, base, gain = operands((4, 8), device)
+    out = lora.clone().requires_grad_().exp()  # the backward pass of exp needs out
+    write(out.detach(), base, gain)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+    with torch.inference_mode():
+        frozen = lora.clone()
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        write(frozen, base, gain)
+    assert write is compiled or torch.equal(frozen, lora)
+
+
+def test_selective_checkpoint_detects_a_write(device):
+    lora, base, gain = operands((8, 8), device)
+    def step(a):
+        with torch.no_grad():
+            kept = dorajit.fused_dora_compose(a @ a, base, gain, SCALE)
+        return (a * kept).sin().sum()
+    context = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+    with pytest.raises(RuntimeError, match="has been mutated"):
+        checkpoint(step, lora.requires_grad_(), use_reentrant=False, context_fn=context).backward()
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_allow_mutation_on_saved_tensors_restores_the_overwritten_tensor(graph, device):
+    lora, base, gain = operands((4, 8), device)
+    before, leaf = lora.clone(), torch.ones_like(lora).requires_grad_()
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        out = leaf * lora
+        with torch.set_grad_enabled(graph):
+            dorajit.fused_dora_compose(lora, base, gain, SCALE)
+        gradient, = torch.autograd.grad(out.sum(), leaf)
+    assert torch.equal(gradient, before) and not torch.equal(lora, before)
 
 
 def test_compose_in_place_on_view_works(device):

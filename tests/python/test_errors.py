@@ -31,7 +31,10 @@ lora, base, gain = (torch.randn(4, 8), torch.randn(4, 8), torch.ones(8))
     ((lora, base, gain, bytearray(b"2")), TypeError, "`scale` is a bytearray"),
     ((lora, base, gain, numpy.ones(2)), TypeError, "`scale` cannot be converted to a float"),
     ((lora, base.to("meta"), gain, 0.5), ValueError, "`base` is on meta"),
-    ((lora, base.cfloat(), gain, 0.5), TypeError, "`lora` is real"),
+    ((lora, base.cfloat(), gain, 0.5), TypeError, "`base` has elements of torch.complex64"),
+    ((lora.cfloat(), base.cfloat(), gain.cfloat(), 0.5), TypeError, "`lora` has elements of torch.complex64"),
+    ((lora.to_sparse(), base, gain, 0.5), TypeError, "`lora` has the layout torch.sparse_coo; pass a dense tensor"),
+    ((lora.to_mkldnn(), base, gain, 0.5), TypeError, "`lora` has the layout torch._mkldnn; pass a dense tensor"),
 ], ids=str)
 def test_compose_with_bad_operands_raises(launches, arguments, kind, message):
     for function in (dorajit.fused_dora_compose, dorajit.fused_dora_compose_autograd,
@@ -114,6 +117,11 @@ def test_tensor_with_freed_memory_raises(call):
     gone.untyped_storage().resize_(0)
     with pytest.raises(ValueError, match="` has shape .* its memory was freed"):
         call(gone)
+
+
+def test_zero_tensor_without_memory_raises():
+    with pytest.raises(ValueError, match="`lora` is null"):
+        dorajit.fused_dora_compose(torch._efficientzerotensor((4, 8)), base, gain, 0.5, inplace=False)
 
 
 @pytest.mark.parametrize("wanted", [None, (True,), 7])

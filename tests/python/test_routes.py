@@ -1,11 +1,10 @@
-"""The route of a call under each possible observer."""
+"""How a call runs under each possible observer."""
 
 import dorajit
 import pytest
 import torch
 from dorajit import testing
 from dorajit.operations import eligibility
-from dorajit.operations.eligibility import Route
 from dorajit.operations.table import operations
 from reference import SCALE, operands
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -61,70 +60,54 @@ def forward_mode_of_others(ask, lora):
         ask(lora)
 
 
-def is_in_forward_mode():
-    return torch.autograd.forward_ad._current_level >= 0
-
-
+OPERATOR, EXPRESSION = "operator", "expression"
 OBSERVED = [
-    (lambda ask, lora: ask(lora), Route.NATIVE, True),
-    (in_a_graph, Route.NATIVE, False),
-    (inside(Overriding), Route.NATIVE, True),
-    (inside(Dispatching), Route.OPERATOR, False),
-    (traced, Route.OPERATOR, False),
-    (traced_by_jit, Route.EXPRESSION, False),
-    (compiled, Route.OPERATOR, None),
-    (forward_mode_of_others, Route.OPERATOR, False),
-    (lambda ask, lora: ask(lora.as_subclass(Own)), Route.OPERATOR, False),
-    (forward_mode, Route.EXPRESSION, False),
-    (lambda ask, lora: torch.vmap(lambda one: ask(one) + one)(lora[None]), Route.EXPRESSION, False),
-    (lambda ask, lora: torch.func.grad(lambda one: (ask(one) + one).sum())(lora), Route.EXPRESSION, False),
-    (lambda ask, lora: torch.func.jvp(lambda one: ask(one) + one, (lora,), (lora,)), Route.EXPRESSION, False),
+    (lambda ask, lora: ask(lora), eligibility.NOBODY),
+    (in_a_graph, eligibility.AUTOGRAD),
+    (inside(Overriding), eligibility.NOBODY),
+    (inside(Dispatching), OPERATOR),
+    (traced, OPERATOR),
+    (traced_by_jit, EXPRESSION),
+    (compiled, OPERATOR),
+    (forward_mode_of_others, EXPRESSION),
+    (lambda ask, lora: ask(lora.as_subclass(Own)), OPERATOR),
+    (forward_mode, EXPRESSION),
+    (lambda ask, lora: torch.vmap(lambda one: ask(one) + one)(lora[None]), EXPRESSION),
+    (lambda ask, lora: torch.func.grad(lambda one: (ask(one) + one).sum())(lora), EXPRESSION),
+    (lambda ask, lora: torch.func.jvp(lambda one: ask(one) + one, (lora,), (lora,)), EXPRESSION),
 ]
 NAMES = ["plain", "grad", "function mode", "dispatch mode", "make_fx", "jit trace", "compile",
          "forward mode of others", "subclass", "forward mode", "vmap", "func.grad", "jvp"]
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("observe, route, is_one_launch", OBSERVED, ids=NAMES)
-def test_route_follows_from_the_observer(observe, route, is_one_launch):
+@pytest.mark.parametrize("observe, expected", OBSERVED, ids=NAMES)
+def test_way_of_a_call_follows_from_the_observer(observe, expected):
     lora, base, gain = operands((4, 6), "cpu")
     found = []
 
     def ask(one):
-        found.append(eligibility.route(one, base, gain, SCALE, has_node=True))
-        if is_one_launch is not None:
+        seen = eligibility.SOMEBODY
+        if not torch.compiler.is_compiling():
             seen = eligibility.who_sees(one, base, gain, SCALE)
-            assert (seen == eligibility.NOBODY) == is_one_launch
-            assert (type(operations["compose"].at_once(one, base, gain, True, SCALE)) is int) != is_one_launch
+            made = operations["compose"].at_once(one, base, gain, True, SCALE)
+            assert (type(made) is not int) == (seen == eligibility.NOBODY)
+        if seen == eligibility.SOMEBODY:
+            seen = OPERATOR if eligibility.why_expression(one, base, gain) is None else EXPRESSION
+        found.append(seen)
         return one
     observe(ask, lora)
-    assert found == [route]
+    assert found == [expected]
 
 
-@pytest.mark.parametrize("change, options", [
-    (lambda lora, base, gain: (lora.requires_grad_(), base, gain), {}),
-    (lambda lora, base, gain: (lora.to(torch.complex64).requires_grad_(), base, gain), {"has_node": True}),
-])
-def test_graph_without_node_does_not_take_the_native_route(change, options):
-    tensors = change(*operands((4, 6), "cpu"))
-    expected = Route.EXPRESSION if options else Route.OPERATOR
-    assert eligibility.route(*tensors, SCALE, **options) is expected
-
-
-def test_trained_constant_takes_the_expression():
-    lora, base, gain = operands((4, 6), "cpu", grad=True)
-    bias = gain.detach().clone()
-    given = lora, base, gain, bias, SCALE
-    assert eligibility.route(*given, has_node=True, constant=bias) is Route.NATIVE
-    assert eligibility.route(*given, has_node=True, constant=bias.requires_grad_()) is Route.EXPRESSION
-
-
-def test_switch_of_backward_affects_only_calls_that_build_graphs(without_switches, monkeypatch):
+def test_switch_of_backward_affects_only_calls_that_build_graphs(without_switches, monkeypatch, launches):
     monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
     dorajit.invalidate_environment()
     lora, base, gain = operands((4, 6), "cpu")
-    assert eligibility.route(lora, base, gain, SCALE, has_node=True) is Route.NATIVE
-    assert eligibility.route(lora.requires_grad_(), base, gain, SCALE, has_node=True) is Route.EXPRESSION
+    dorajit.fused_dora_compose(lora, base, gain, SCALE, False)
+    assert launches() == {"compose": 1}
+    dorajit.fused_dora_compose(lora.requires_grad_(), base, gain, SCALE, False)
+    assert launches() == {}
 
 
 def test_scale_that_is_no_float_is_not_launched_at_once():

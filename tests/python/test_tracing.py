@@ -153,7 +153,7 @@ def test_force_native_inside_transforms_raises(function):
 
 @pytest.mark.parametrize("function, name", [
     (lambda *of: dorajit.fused_dora_compose(*of, SCALE, inplace=False), "compose"),
-    (lambda *of: dorajit.fused_dora_compose(of[0] * 1, *of[1:], SCALE), "compose_"),
+    (lambda *of: dorajit.fused_dora_compose(of[0] * 1, *of[1:], SCALE), "compose"),
     (lambda *of: dorajit.fused_dora_compose_residual(*of, SCALE), "compose_residual"),
     (lambda *of: dorajit.fused_dora_forward_and_inner(*of, SCALE)[1], "compose_inner"),
     (lambda lora, base, gain: dorajit.fused_norm_assembly(gain, gain, gain, SCALE)[0], "norm_assembly"),

@@ -119,8 +119,6 @@ def test_operator_in_forward_mode_keeps_tangents(at, device, launches):
     tensors = operands((6, 8), device)
     forward_ad = torch.autograd.forward_ad
     with forward_ad.dual_level():
-        torch.ops.dorajit.compose(*tensors, SCALE)
-        assert launches() == {"compose": 1}  # no operand has a tangent
         followed = [*tensors]
         followed[at] = forward_ad.make_dual(tensors[at], torch.ones_like(tensors[at]))
         out, function = (forward_ad.unpack_dual(one).tangent for one in (

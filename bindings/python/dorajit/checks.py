@@ -1,4 +1,4 @@
-"""Checks of arguments, for all routes. Calls that a kernel serves do not come here."""
+"""Checks of arguments. Calls that a kernel serves at once do not come here."""
 
 import math
 
@@ -28,18 +28,18 @@ def scale(function, value):
 
 
 def tensors(function, **arguments):
-    """Raises TypeError naming the first argument that is not a tensor of real or complex floating point
-    numbers, and ValueError naming the first whose memory was freed."""
+    """Raises TypeError naming the first argument that is not a dense tensor of floating point numbers, and ValueError
+    naming the first whose memory was freed."""
     for name, tensor in arguments.items():
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{function}: argument `{name}` is a {type(tensor).__name__}; pass a "
                             "tensor")
-        if not (tensor.is_floating_point() or tensor.is_complex()):
+        if not tensor.is_floating_point():
             raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass "
                             "floating point numbers")
-        if tensor.is_nested and tensor.layout is torch.strided:
-            raise TypeError(f"{function}: argument `{name}` is a nested tensor with the strided layout, which has "
-                            "no shape; make it with layout=torch.jagged")
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            kind = "is a nested tensor" if tensor.is_nested else f"has the layout {tensor.layout}"
+            raise TypeError(f"{function}: argument `{name}` {kind}; pass a dense tensor")
         gone = freed(tensor)
         if gone:
             raise ValueError(f"{function}: argument `{name}` {gone}")
@@ -49,8 +49,7 @@ def freed(tensor):
     """A message with the remedy if the storage of a plain tensor was resized to zero bytes, as FSDP does;
     None otherwise."""
     if (torch.compiler.is_compiling() or type(tensor) not in PLAIN
-            or tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided
-            or tensor._is_zerotensor() or not is_freed(tensor)):
+            or tensor.device.type not in ("cpu", "cuda") or not is_freed(tensor)):
         return None
     return (f"has shape {tuple(tensor.shape)} but its memory was freed, as FSDP does with weights "
             "between forward passes; use it in the module's forward, or inside "
@@ -63,13 +62,6 @@ def is_freed(tensor):
         return not tensor.untyped_storage().nbytes() and tensor.numel() > 0
     except RuntimeError:  # inside a torch.func transform a tensor has no storage
         return False
-
-
-def writable(function, name, tensor):
-    """Raises ValueError for a tensor that a result cannot be written into."""
-    if tensor.layout is not torch.strided:
-        raise ValueError(f"{function}: argument `{name}` has the layout {tensor.layout}, which cannot be "
-                         "written in place; pass inplace=False")
 
 
 def not_frozen(function, name, tensor):
@@ -108,10 +100,6 @@ def operands(function, operation, inputs):
     """
     given = operation.given(inputs)
     tensors(function, **given)
-    if not operation.has_channels:
-        for name, tensor in given.items():
-            if tensor.is_complex():
-                raise TypeError(f"{function}: argument `{name}` is complex; pass real numbers")
     same_device(function, **given)
     pairs = [(one, given[one.name]) for one in operation.inputs if one.name in given]
     agree(function, [pair for pair in pairs if not pair[0].is_per_channel])
@@ -120,10 +108,6 @@ def operands(function, operation, inputs):
     first_name, first = next(iter(given.items()))
     (gain_name, gain), *others = ((one.name, tensor) for one, tensor in pairs if one.is_per_channel)
     broadcasts(function, gain_name, gain, first_name, first)
-    if (operation.is_composition and not first.is_complex()
-            and any(one.is_complex() for one in given.values())):
-        raise TypeError(f"{function}: argument `{first_name}` is real but others are complex; make it "
-                        "complex, since the result has its element type")
     for name, other in others:
         if other.numel() != gain.numel():
             raise ValueError(f"{function}: argument `{name}` has shape {tuple(other.shape)} but "

@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 
 from dorajit import checks
-from dorajit.operations import (autograd, compositions, dispatch, eligibility, expression, run,
-                                torch_library)
+from dorajit.operations import autograd, compositions, dispatch, expression, run
+from dorajit.operations import torch_library  # registers the operators
 from dorajit.control import state
-from dorajit.operations.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR, builds_graph
+from dorajit.operations.eligibility import AUTOGRAD, NOBODY, SOMEBODY, builds_graph, is_compiling, who_sees
 from dorajit.operations.table import operations
 
 # Module variables, because every call uses them and attribute look-ups take time.
-_is_compiling = eligibility.is_compiling
+_is_compiling, _who_sees = is_compiling, who_sees
 _increment_version = torch.autograd.graph.increment_version
-_who_sees = eligibility.who_sees
-_compose_at_once = operations["compose"].at_once
-_compose_inner, _backward = operations["compose_inner"], operations["backward"]
+_compose, _compose_inner, _backward = operations["compose"], operations["compose_inner"], operations["backward"]
+_compose_at_once = _compose.at_once
 _compose_residual, _norm_assembly = operations["compose_residual"], operations["norm_assembly"]
 _compose_residual_at_once = _compose_residual.at_once
 
@@ -66,46 +65,29 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
             compositions.compose(lora, base, gain, scale, out=lora)
             _increment_version(lora)
             return lora
-        if made == AUTOGRAD and state.fused_backward and not lora.is_complex():
+        if made == AUTOGRAD and state.fused_backward:
             return autograd.compose(lora, base, gain, scale, inplace)
-    route = eligibility.route(lora, base, gain, scale, has_node=True)
-    if route is not OPERATOR or not _is_compiling():  # there the operator checks the arguments
-        scale = _checked("fused_dora_compose", operations["compose"], (lora, base, gain), scale)
-        if inplace:
-            checks.writable("fused_dora_compose", "lora", lora)
-    if route is OPERATOR:
-        return torch_library.compose(lora, base, gain, scale, inplace)
-    result = expression.compose(lora, base, gain, scale)
-    return lora.copy_(result) if inplace else result
-
-
-def _checked(function, operation, tensors, scale):
-    """Checks a call that was not launched at once, and returns the scale as a float.
-
-    Raises:
-        TypeError, ValueError: an argument is wrong.
-        FallbackError: inside `dorajit.force_native()`, and no kernel takes the tensors.
-    """
-    scale = checks.scale(function, scale)
-    checks.operands(function, operation, tensors)
-    eligibility.allow_expression(function, *operation.given(tensors).values())
-    if tensors[0].is_complex():
-        dispatch.require_native(function, dispatch.plan(operation, tensors))
-    return scale
+    result = run.observed("fused_dora_compose", _compose, (lora, base, gain), scale)[0]
+    if not inplace:
+        return result
+    if not _is_compiling():  # copy_ would write before it raises
+        checks.not_frozen("fused_dora_compose", "lora", lora)
+    return lora.copy_(result)
 
 
 def _called(function, operation, inputs, scale, outputs):
     """The outputs of a call that has no autograd node: where a graph is built, it is that of the operator.
     `outputs` as for Operation.launch."""
-    if state.enabled and not _is_compiling():
-        made = operation.at_once(*inputs, *outputs, scale)
+    made = SOMEBODY
+    if not _is_compiling():
+        made = (operation.at_once(*inputs, *outputs, scale) if state.enabled else
+                _who_sees(*operation.given(inputs).values(), scale))
         if type(made) is not int:
             return made if type(made) is tuple else (made,)
-    route = eligibility.route(*operation.given(inputs).values(), scale)
-    if route is not NATIVE and (route is EXPRESSION or not _is_compiling()):
-        scale = _checked(function, operation, inputs, scale)
     more = (outputs, getattr(inputs[0], "dtype", None)) if operation.makes_gradients else ()
-    return run.on_route(route, operation, inputs, (scale,), more)
+    if made == NOBODY:
+        return run.outputs(operation, inputs, (scale,), more)
+    return run.observed(function, operation, inputs, scale, more)
 
 
 def fused_dora_compose_autograd(lora: Tensor, base: Tensor, gain: Tensor,
@@ -138,8 +120,7 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
 
     Errors are those of fused_dora_compose.
     """
-    is_traced = _is_compiling()
-    if not is_traced:
+    if not _is_compiling():
         if bias is None and state.enabled and getattr(lora, "dtype", None) is getattr(result, "dtype", None):
             seen = _compose_residual_at_once(lora, result, gain, None, True, None, scale)
             if type(seen) is not int:
@@ -148,15 +129,11 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
             seen = _who_sees(lora, result, gain, scale) if bias is None else _who_sees(lora, result, gain, bias, scale)
         if seen == NOBODY:
             return compositions.compose_residual(lora, result, gain, bias, scale, False)[0]
-        if seen == AUTOGRAD and state.fused_backward and not (lora.is_complex() or builds_graph(bias)):
+        if seen == AUTOGRAD and state.fused_backward and not builds_graph(bias):
             return autograd.compose_residual(lora, result, gain, bias, scale)
-    operands = (lora, result, gain) if bias is None else (lora, result, gain, bias)
-    route = eligibility.route(*operands, scale, has_node=True, constant=bias)
-    if not is_traced:  # the operator checks the arguments
-        scale = _checked("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias), scale)
-    if route is OPERATOR:
-        return torch_library.compose_residual(lora, result, gain, bias, scale)
-    return apart(lora, result, gain, bias, scale, fused_dora_compose_autograd)
+    if builds_graph(bias):
+        return apart(lora, result, gain, bias, scale, fused_dora_compose_autograd)
+    return run.observed("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias), scale)[0]
 
 
 def apart(lora, result, gain, bias, scale, compose):
@@ -180,11 +157,7 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,
 
     Arguments and errors are those of fused_dora_compose.
     """
-    tensors = lora, base, gain
-    if not state.fused_backward and builds_graph(*tensors):
-        scale = _checked("fused_dora_forward_and_inner", _compose_inner, tensors, scale)
-        return expression.compose_inner(*tensors, scale)
-    return _called("fused_dora_forward_and_inner", _compose_inner, tensors, scale, (True, True))
+    return _called("fused_dora_forward_and_inner", _compose_inner, (lora, base, gain), scale, (True, True))
 
 
 class FusedDoRAComposeFunction:

@@ -8,34 +8,33 @@ to lora and base, so that a node can be differentiated twice.
 
 import torch
 
-from dorajit import checks
-from dorajit.operations import compositions, eligibility, expression, run
+from dorajit.operations import compositions, expression, run
 from dorajit.control import state
-from dorajit.operations.eligibility import EXPRESSION, OPERATOR, is_compiling
+from dorajit.operations.eligibility import NOBODY, SOMEBODY, is_compiling, who_sees
 from dorajit.operations.table import operations
 
 
 def _backward_pass(operation):
     """The function that computes the gradients through out: (inputs, scale, wanted, types) -> gradients. Inputs that
-    only the sum reads are None without it. It determines the route again, because modes and transforms may be active
-    in the backward pass that were not in the forward pass."""
+    only the sum reads are None without it. It asks again who observes the call, because modes and transforms may be
+    active in the backward pass that were not in the forward pass."""
     at_once, places = operation.at_once, expression.places_of_types(operation)
 
     def backward(inputs, scale, wanted, types):
-        if state.enabled and not is_compiling():
-            outputs = [types[place - 1] if want and place else want for place, want in zip(places, wanted)]
-            made = at_once(*inputs, *outputs, scale)
-            if type(made) is not int:
-                return made
-        given = [one for one in inputs if one is not None]
-        route = eligibility.route(*given, scale)
-        if route is EXPRESSION:
-            eligibility.allow_expression(operation.name, *given)
-        call = operation, inputs, (scale,), (tuple(wanted[:3]), *types)
-        if route is not OPERATOR:
-            return run.on_route(route, *call)
+        made = SOMEBODY
+        if not is_compiling():
+            if state.enabled:
+                outputs = [types[place - 1] if want and place else want for place, want in zip(places, wanted)]
+                made = at_once(*inputs, *outputs, scale)
+                if type(made) is not int:
+                    return made
+            else:
+                made = who_sees(*(one for one in inputs if one is not None), scale)
+        more = tuple(wanted[:3]), *types
+        if made == NOBODY:
+            return run.outputs(operation, inputs, (scale,), more)
         with torch._C.DisableTorchFunctionSubclass():  # as in PyTorch's own backward passes
-            return run.on_route(route, *call)
+            return run.observed(operation.name, operation, inputs, scale, more)
     return backward
 
 
@@ -92,7 +91,6 @@ def compose(lora, base, gain, scale, inplace=False):
     """compositions.compose as a node, into a new tensor or into lora's memory."""
     if not inplace:
         return _apply(lora, base, gain, scale, False)[0]
-    checks.writable("fused_dora_compose", "lora", lora)
     if lora.is_leaf and lora.requires_grad:
         raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
                            "may not be written in place; pass inplace=False")

@@ -4,7 +4,6 @@ Arguments are those of the public functions (dorajit.operations.api); outputs th
 in dorajit.operations.run.
 """
 
-from dorajit import checks
 from dorajit.operations import dispatch, expression, run
 from dorajit.operations.table import operations
 
@@ -21,7 +20,6 @@ def compose(lora, base, gain, scale, keeps_inner=False, out=None):
     if made is None:
         made = expression.formulas[operation.name].compute(lora, base, gain, scale)
         if out is not None:
-            checks.writable("fused_dora_compose", "lora", out)
             out.copy_(made[0] if keeps_inner else made)
             made = (out, made[1]) if keeps_inner else out
     return made if keeps_inner else (made, None)

@@ -5,7 +5,6 @@ successful calls pay nothing for it.
 """
 
 import typing
-import warnings
 
 import torch
 
@@ -15,8 +14,6 @@ from dorajit.control import state
 _MOST_DIMS = 16  # the limit of the extension module's tensor reader
 _KERNEL_TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _DEVICES = ("cpu", "cuda") if torch.version.hip is None else ("cpu",)
-_REFUSED = (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)
-_MISSING = (errors.NoDriverError, errors.NoCompilerError)
 
 
 class Dispatch(typing.NamedTuple):
@@ -63,8 +60,6 @@ def plan(operation, inputs, outputs=()):
 
 def unfit(name, tensor):
     """The reason why no kernel takes the tensor, whatever its strides; or None."""
-    if tensor.layout is not torch.strided:
-        return f"`{name}` has the layout {tensor.layout}"
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"`{name}` is a {type(tensor).__name__}, which has its own __torch_dispatch__"
     if tensor.device.type not in _DEVICES:
@@ -73,8 +68,6 @@ def unfit(name, tensor):
         return f"`{name}` has elements of {tensor.dtype}"
     if not _has_memory(tensor):
         return f"`{name}` has no memory, as inside torch.vmap"
-    if tensor._is_zerotensor():
-        return f"`{name}` is a zero tensor without memory"
     if tensor.is_neg():
         return f"`{name}` has a pending negation (resolve_neg() applies it)"
     if tensor.dim() > _MOST_DIMS:
@@ -188,33 +181,12 @@ def with_rows(tensor):
     return tensor if tensor.is_contiguous() or _flattens(tensor, 1) else tensor.contiguous()
 
 
-def retry(error, operation, inputs, outputs):
-    """The Plan after the native library has refused a call with these tensors, which are valid.
-
-    Returns:
-        A Plan: views that a kernel takes if its reason is None, else why the call runs in PyTorch.
-
-    Raises:
-        The error, if a kernel takes the tensors as they are, so that the error has another reason.
-    """
-    if isinstance(error, _MISSING):
-        warnings.warn(f"{error}. Until then such calls run in PyTorch.", RuntimeWarning, stacklevel=7)
-        return Plan(str(error))
-    if not isinstance(error, _REFUSED):
-        raise error
-    answer = plan(operation, inputs, outputs)
-    if answer.reason is None and not answer.changed:
-        raise error
-    return answer
-
-
 def over_channels(tensor, gain):
     """The tensor in the gain's shape if it has as many elements, else unchanged."""
     return tensor.reshape(gain.shape) if tensor.numel() == gain.numel() else tensor
 
 
-def require_native(function, answer):
+def require_native(function, reason):
     """Raises FallbackError inside `dorajit.force_native()`."""
     if state.forced:
-        raise errors.FallbackError(f"{function}: would run in PyTorch: {answer.reason}",
-                                   errors.UNSUPPORTED)
+        raise errors.FallbackError(f"{function}: would run in PyTorch: {reason}", errors.UNSUPPORTED)

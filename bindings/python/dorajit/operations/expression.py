@@ -1,9 +1,8 @@
 """The operations in plain PyTorch, with the numerical contract of the kernels (docs/numerics.md).
 
-Arithmetic is done in float32, in float64 if an operand is float64, in complex numbers if one is
-complex; results are rounded once. All functions are differentiable any number of times, and work
-on any device, layout and tensor subclass and under torch.func. The decorator of each adds its element types and
-gradients to `formulas`, from which the operators of torch.library are generated.
+Arithmetic is done in float32, in float64 if an operand is float64; results are rounded once. All functions are
+differentiable any number of times, and work on any device and tensor subclass and under torch.func. The decorator of
+each adds its element types and gradients to `formulas`, from which the operators of torch.library are generated.
 """
 
 import functools
@@ -12,8 +11,6 @@ from typing import Callable, NamedTuple, Optional
 import torch
 
 from dorajit.operations.gain import with_divisor
-
-_DENSE = (torch.strided, torch.jagged)
 
 
 class Formula(NamedTuple):
@@ -98,25 +95,17 @@ def sum_type(lora, result):
 
 
 def _widened(*tensors):
-    """Dense tensors in the element type of arithmetic on these operands."""
+    """The tensors in the element type of arithmetic on them."""
     dtype = torch.float32
     for tensor in tensors:
         if tensor.dtype.itemsize > 1:  # PyTorch does not promote 8-bit types
             dtype = torch.promote_types(dtype, tensor.dtype)
-    return [(tensor if tensor.layout in _DENSE else tensor.to_dense()).to(dtype)
-            for tensor in tensors]
+    return [tensor.to(dtype) for tensor in tensors]
 
 
 def over(gain, matrix):
     """The gain without leading dimensions of size 1 that the matrix does not have."""
     return gain.reshape(gain.shape[gain.dim() - matrix.dim():]) if gain.dim() > matrix.dim() else gain
-
-
-def rounded(result, dtype):
-    """The result in the element type; a real type drops the imaginary part."""
-    if result.is_complex() and not dtype.is_complex:
-        result = result.real
-    return result.to(dtype)
 
 
 @_formula("compose", backward="backward")
@@ -125,7 +114,7 @@ def compose(lora, base, gain, scale):
     dtype = lora.dtype
     lora, base, gain = _widened(lora, base, gain)
     gain = over(gain, lora)
-    return rounded((gain - 1) * base + gain * (scale * lora), dtype)
+    return ((gain - 1) * base + gain * (scale * lora)).to(dtype)
 
 
 @_formula("compose_inner", backward="backward")
@@ -136,7 +125,7 @@ def compose_inner(lora, base, gain, scale):
     gain = over(gain, lora)
     scaled = scale * lora
     out = (gain - 1) * base + gain * scaled
-    return rounded(out, dtype), rounded(scaled + base, dtype)
+    return out.to(dtype), (scaled + base).to(dtype)
 
 
 @_formula("backward", free_types={"d_base": "base_dtype"}, is_differentiable=True)
@@ -148,12 +137,12 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
     else:
         d_out, gain = _widened(d_out, gain)
     gain = over(gain, d_out)
-    d_lora = rounded((gain * scale).conj() * d_out, dtype) if wanted[0] else None
-    d_base = rounded((gain - 1).conj() * d_out, base_dtype) if wanted[1] else None
+    d_lora = ((gain * scale) * d_out).to(dtype) if wanted[0] else None
+    d_base = ((gain - 1) * d_out).to(base_dtype) if wanted[1] else None
     d_gain = None
     if wanted[2]:
-        total = (inner.conj() * d_out).sum_to_size(gain.shape)
-        d_gain = rounded(total, gain_dtype).reshape(gain_shape)
+        total = (inner * d_out).sum_to_size(gain.shape)
+        d_gain = total.to(gain_dtype).reshape(gain_shape)
     return d_lora, d_base, d_gain
 
 
@@ -168,7 +157,7 @@ def compose_residual(lora, result, gain, bias, scale, dtype=None):
     base = result - over(biases[0].reshape(gain.shape), lora) if biases else result
     scaled = scale * lora
     out = result + ((gain - 1) * base + gain * scaled)
-    return rounded(out, dtype), rounded(scaled + base, dtype)
+    return out.to(dtype), (scaled + base).to(dtype)
 
 
 @_formula("compose_low_rank", result_type=lambda low, lora_B, result, *_: sum_type(low, result))
@@ -190,7 +179,7 @@ def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtyp
     d_result = None
     if wanted[1]:
         wide, wide_gain = _widened(d_out, gain)
-        d_result = rounded(over(wide_gain, wide).conj() * wide, result_dtype)
+        d_result = (over(wide_gain, wide) * wide).to(result_dtype)
     return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
 
 
@@ -200,7 +189,7 @@ def magnitude_backward(d_out, inner, gain, divisor, scale, wanted, lora_dtype, r
     """residual_backward for a gain of magnitude / divisor: d_magnitude = d_gain / divisor, instead of d_gain."""
     wide = _widened(*(one for one in (d_out, inner, gain, divisor) if one is not None))[0].dtype
     d_lora, d_result, d_gain = residual_backward(d_out, inner, gain.to(wide), scale, wanted, lora_dtype, result_dtype)
-    return d_lora, d_result, None if d_gain is None else rounded(d_gain / divisor.to(wide), magnitude_dtype)
+    return d_lora, d_result, None if d_gain is None else (d_gain / divisor.to(wide)).to(magnitude_dtype)
 
 
 @_formula("norm_assembly", is_differentiable=True)
@@ -213,7 +202,7 @@ def norm_assembly(w_norm_sq, cross, ba_norm_sq, scale):
     # Negative squares are replaced by 1 before the square root, so that neither it nor its derivative is NaN. PyTorch's
     # float32 square root may be off by one ulp; the float64 one, rounded, is correct.
     root = torch.where(is_negative, 1, square).double().sqrt().to(square.dtype)
-    return rounded(torch.where(is_negative, 0, root), dtype)
+    return torch.where(is_negative, 0, root).to(dtype)
 
 
 @_formula("weight_norm", free_types={"norm": "norm_dtype", "norm_square": "square_dtype",
@@ -230,4 +219,4 @@ def weight_norm(weight, lora_A, lora_B, magnitude, scale, wanted, *types):
     norm = square.sqrt()
     divisor, gain = (None, None) if magnitude is None else with_divisor(magnitude, norm)
     made = norm, square, gain, divisor
-    return tuple(rounded(one, dtype) if want else None for one, want, dtype in zip(made, wanted, types))
+    return tuple(one.to(dtype) if want else None for one, want, dtype in zip(made, wanted, types))

@@ -1,15 +1,14 @@
 """Registration of operators where torch.library is not enough.
 
 torch.library takes no formulas for torch.func transforms and forward-mode differentiation (PyTorch would drop the
-tangents), and has no autograd for operators that write into an operand.
+tangents).
 """
 
 import torch
 
-from dorajit.operations import eligibility
+from dorajit.operations import dispatch, eligibility
 
 _below_autograd = torch._C._AutoDispatchBelowAutograd
-_below_in_place = torch._C._AutoDispatchBelowADInplaceOrView
 
 
 class Library(torch.library.Library):
@@ -61,26 +60,6 @@ class Library(torch.library.Library):
 
         super().impl(name, autograd, "Autograd")
 
-    def register_in_place(self, name, functional):
-        """Registers an operator that writes the result of `functional` into its first operand."""
-        operator = getattr(getattr(torch.ops, self.ns), name)
-
-        def autograd(_, target, *operands):
-            if eligibility.builds_graph(target, *operands) or eligibility.is_transformed((target, *operands)):
-                target.copy_(functional(target, *operands))  # copy_ checks whether target may be written
-            else:
-                with _below_autograd():
-                    operator(target, *operands)
-
-        def count(_, target, *operands):
-            with _below_in_place():
-                operator(target, *operands)
-            # Afterwards, because modes identify the written tensor by its old version.
-            torch.autograd.graph.increment_version(target)
-
-        super().impl(name, autograd, "Autograd", with_keyset=True)
-        super().impl(name, count, "ADInplaceOrView", with_keyset=True)
-
     def impl(self, op_name, fn, dispatch_key="", **options):
         if dispatch_key == "Autograd":  # from torch.library.register_autograd
             fn = _or_plain(op_name, fn, self._plain[op_name])
@@ -95,8 +74,8 @@ def decompose(operator, plain):
 
 def _or_plain(name, differentiable, plain):
     def kernel(keyset, *operands):
-        if not eligibility.is_transformed(operands):
+        if not eligibility.is_transformed():
             return differentiable(keyset, *operands)
-        eligibility.allow_expression(name, *operands)
+        dispatch.require_native(name, eligibility.why_expression())
         return plain(*operands)
     return kernel

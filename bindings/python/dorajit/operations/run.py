@@ -1,16 +1,16 @@
-"""Runs any operation without autograd: by a kernel, or in PyTorch if no kernel takes the tensors.
+"""Runs any operation: without autograd by a kernel, or in PyTorch if no kernel takes the tensors; observed calls as
+operators.
 
 Outputs that are not given are allocated by PyTorch, with the layout of torch.empty_like.
 """
 
-import functools
+import warnings
 
 import torch
 
 from dorajit import checks, errors
-from dorajit.operations import dispatch, expression
+from dorajit.operations import dispatch, eligibility, expression
 from dorajit.control import state
-from dorajit.operations.eligibility import EXPRESSION, NATIVE
 
 _ops = torch.ops.dorajit
 
@@ -37,32 +37,41 @@ def launch(operation, inputs, outputs, *scalars):
 
 
 def launch_over_views(error, operation, inputs, outputs, scalars):
-    """launch with other views of the tensors, after the extension module has refused them with this error."""
+    """launch with other views of the tensors, after the extension module has refused them with this error, which is
+    raised if a kernel takes them as they are."""
     checks.operands(operation.name, operation, inputs)
     if all(one is None for one in outputs):
         return None
-    unfit = next(filter(None, map(dispatch.unfit, operation.given(inputs), operation.given(inputs).values())),
-                 None)
-    if unfit is not None:
-        dispatch.require_native(operation.name, dispatch.Plan(unfit))
-        return None
-    answer, made = planned(operation, inputs, outputs, functools.partial(dispatch.retry, error))
-    if answer.reason is not None:
-        dispatch.require_native(operation.name, answer)
+    reason = None
+    if isinstance(error, (errors.NoDriverError, errors.NoCompilerError)):
+        reason = str(error)
+        warnings.warn(f"{reason}. Until then such calls run in PyTorch.", RuntimeWarning, stacklevel=5)
+    elif not isinstance(error, (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)):
+        raise error
+    else:
+        given = operation.given(inputs)
+        reason = next(filter(None, map(dispatch.unfit, given, given.values())), None)
+    if reason is None:
+        answer, made = planned(operation, inputs, outputs)
+        if answer.reason is None and not answer.changed:
+            raise error
+        reason = answer.reason
+    if reason is not None:
+        dispatch.require_native(operation.name, reason)
         return None
     operation.launch(*answer.operands, *scalars)
     return made if len(made) > 1 else made[0]
 
 
-def planned(operation, inputs, outputs, plan=dispatch.plan):
+def planned(operation, inputs, outputs):
     """(Plan, outputs) of a call, with a new tensor in place of each element type. If only the strides of the inputs of
     a backward pass are not those of a kernel, the Plan has contiguous copies of them."""
     made = allocated(operation, inputs, outputs)
-    answer = plan(operation, inputs, made)
+    answer = dispatch.plan(operation, inputs, made)
     if answer.strides_only and operation.makes_gradients:
         inputs = tuple(one if one is None else one.contiguous() for one in inputs)
         made = allocated(operation, inputs, outputs)
-        answer = dispatch.plan(operation, inputs, made)
+        answer = dispatch.plan(operation, inputs, made)._replace(changed=True)
     return answer, made
 
 
@@ -87,23 +96,32 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
     return made
 
 
-def on_route(route, operation, inputs, scalars, more=()):
-    """All outputs of an operation on one of the three routes, None for those that are left out.
+def observed(function, operation, inputs, scale, more=()):
+    """All outputs of a call that somebody observes, None for those that are left out: those of the operator, or of
+    PyTorch's own operations. A composition that keeps inner for its backward pass has it as a second output.
 
     Args:
+        function: its name in messages.
         inputs: the tensors, None for those that are left out.
         more: for an operation that computes gradients, which are wanted, and the free element types.
     """
-    if route is NATIVE:
-        return outputs(operation, inputs, scalars, more)
-    if route is EXPRESSION:
-        return expression.outputs(operation, inputs, scalars, more)
+    given = operation.given(inputs).values()
+    reason = eligibility.why_expression(*given) or eligibility.why_switched_off(
+        *(given if operation.is_composition else ()))
+    if reason is not None or not eligibility.is_compiling():  # traced operators check their arguments
+        scale = checks.scale(function, scale)
+        checks.operands(function, operation, inputs)
+    if reason is not None:
+        dispatch.require_native(function, reason)
+        return expression.outputs(operation, inputs, (scale,), more)
     if not operation.makes_gradients:
-        made = getattr(_ops, operation.name)(*inputs, *scalars)
+        keeps_inner = operation.is_composition and eligibility.builds_graph(inputs[2])
+        name = f"{operation.name.removesuffix('_inner')}_inner" if keeps_inner else operation.name
+        made = getattr(_ops, name)(*inputs, scale)
         return made if isinstance(made, (tuple, list)) else (made,)
     wanted, *free = more
     inputs = operation.needed(inputs, wanted[-1])
-    made = iter(getattr(_ops, operation.name)(*inputs, *scalars, list(wanted), *free))
+    made = iter(getattr(_ops, operation.name)(*inputs, scale, list(wanted), *free))
     return tuple([next(made) if want else None for want in wanted])
 
 

@@ -8,8 +8,7 @@ wanted and the free element types:
     dorajit::backward(d_out, inner?, gain, scale, wanted, base_dtype) -> the gradients wanted
 
 An optional output has a second operator, such as `compose_residual_inner` beside
-`compose_residual`; `compose_(lora!, base, gain, scale)` writes into lora's memory. Each runs a kernel
-if one takes the tensors, and otherwise PyTorch. Operators with a backward pass are differentiable; that of a
+`compose_residual`. Each runs a kernel if one takes the tensors, and otherwise PyTorch. Operators with a backward pass are differentiable; that of a
 composition is dorajit::backward or dorajit::residual_backward.
 """
 
@@ -18,7 +17,7 @@ import functools
 import torch
 
 from dorajit import checks
-from dorajit.operations import autograd, compositions, eligibility, expression, registration, run
+from dorajit.operations import autograd, expression, registration, run
 from dorajit.operations.table import operations
 
 _ops = torch.ops.dorajit
@@ -49,8 +48,6 @@ def _laid_out(result, like):
     """The result with the strides that the fake implementations promise."""
     if like is None:
         return result.contiguous()
-    if like.layout is not torch.strided:
-        return result
     strides = torch.empty_like(like, device="meta").stride()  # a meta tensor takes no memory
     if result.stride() == strides:
         return result
@@ -83,15 +80,6 @@ def _expression(operation, num_outputs, *arguments):
     inputs, scalars, more = _split(operation, arguments)
     checks.operands(operation.name, operation, inputs)
     return _returned(operation, expression.outputs(operation, inputs, scalars, more, num_outputs))
-
-
-def _compose_into(lora, base, gain, scale):
-    checks.not_frozen("compose_", "lora", lora)
-    compositions.compose(lora, base, gain, scale, out=lora)
-
-
-def _fake_compose_into(*arguments):
-    _fake(operations["compose"], 1, *arguments)
 
 
 # --- differentiation -----------------------------------------------------------------------------
@@ -187,28 +175,3 @@ for _operation in operations.values():
             _library.register_autograd(_name, functools.partial(_expression, _operation, _count), *_pair)
         elif _operation.name in expression.formulas:
             _library.register_constant(_name)
-_library.add("compose_", "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
-             _compose_into, _fake_compose_into)
-# compose_inner, not compose: compose would save lora for backward, which is overwritten here.
-_library.register_in_place("compose_", lambda *operands: _ops.compose_inner(*operands)[0])
-
-
-# --- calls through the operators -----------------------------------------------------------------
-
-def compose(lora, base, gain, scale, inplace):
-    """fused_dora_compose as an operator; traceable."""
-    if inplace:
-        if eligibility.builds_graph(lora, base, gain):
-            return lora.copy_(compose(lora, base, gain, scale, False))
-        _ops.compose_(lora, base, gain, scale)
-        return lora
-    if eligibility.builds_graph(gain):
-        return _ops.compose_inner(lora, base, gain, scale)[0]
-    return _ops.compose(lora, base, gain, scale)
-
-
-def compose_residual(lora, result, gain, bias, scale):
-    """fused_dora_compose_residual as an operator; traceable."""
-    if eligibility.builds_graph(gain):
-        return _ops.compose_residual_inner(lora, result, gain, bias, scale)[0]
-    return _ops.compose_residual(lora, result, gain, bias, scale)
