@@ -140,7 +140,7 @@ def test_factor_without_dimensions_raises():
 
 def test_sparse_weight_raises_the_error_of_the_norm():
     of = operands("cpu")
-    with pytest.raises(TypeError, match="`weight` has elements of .* in the layout torch.sparse_coo"):
+    with pytest.raises(TypeError, match="`weight` has the layout torch.sparse_coo"):
         ours({**of, "weight": of["weight"].to_sparse()})
 
 

@@ -113,9 +113,6 @@ def check(weight, lora_A, lora_B):
     given = {"weight": weight, "lora_A": lora_A, "lora_B": lora_B}
     checks.tensors("weight_norm", **given)
     for name, tensor in given.items():
-        if tensor.is_complex() or tensor.layout is not torch.strided:
-            raise TypeError(f"weight_norm: argument `{name}` has elements of {tensor.dtype} in the "
-                            f"layout {tensor.layout}; pass a dense tensor of real numbers")
         gather.require("weight_norm", name, tensor)
         if tensor.dim() < 2:
             raise ValueError(f"weight_norm: argument `{name}` has shape {tuple(tensor.shape)}; pass a "
