@@ -224,3 +224,12 @@ def test_compose_residual_with_bad_arguments_raises(device, change, error, says)
     change(named)
     with pytest.raises(error, match=says):
         call(**named)
+
+
+def test_compose_residual_with_a_trained_bias_and_bad_arguments_names_them(device):
+    lora, result = torch.randn(4, 8, device=device), torch.ones(4, 8, device=device)
+    gain, bias = torch.randn(8, device=device), torch.randn(8, device=device, requires_grad=True)
+    with pytest.raises(TypeError, match="fused_dora_compose_residual: argument `result` has elements of torch.int64"):
+        dorajit.fused_dora_compose_residual(lora, result.long(), gain, 0.5, bias)
+    with pytest.raises(ValueError, match="fused_dora_compose_residual: argument `result` has shape"):
+        dorajit.fused_dora_compose_residual(lora, result[:2], gain, 0.5, bias)

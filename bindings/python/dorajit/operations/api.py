@@ -132,6 +132,8 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
         if seen == AUTOGRAD and state.fused_backward and not builds_graph(bias):
             return autograd.compose_residual(lora, result, gain, bias, scale)
     if builds_graph(bias):
+        if not _is_compiling():
+            checks.operands("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias))
         return apart(lora, result, gain, bias, scale, fused_dora_compose_autograd)
     return run.observed("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias), scale)[0]
 
