@@ -5,6 +5,7 @@ Python's `site` runs install() at the start of every interpreter: `dorajit.pth`,
 So it imports neither the package nor PyTorch before PEFT itself has been imported, and never fails.
 """
 
+import _thread
 import os
 import sys
 
@@ -33,17 +34,24 @@ class _Finder:
     """Finds PEFT as the other finders do. It stays until PEFT has been executed: many packages look for its specification
     without importing it."""
 
+    _searching = set()  # threads; a finder of another package may ask this one, too
+
     def find_spec(self, name, path=None, target=None):
-        if name != "peft":
+        thread = _thread.get_ident()
+        if name != "peft" or thread in self._searching:
             return None
-        for other in sys.meta_path:
-            find = getattr(other, "find_spec", None)
-            spec = None if other is self or find is None else find(name, path, target)
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, self)
-                return spec
-        return None
+        self._searching.add(thread)
+        try:
+            for other in sys.meta_path:
+                find = getattr(other, "find_spec", None)
+                spec = None if other is self or find is None else find(name, path, target)
+                if spec is not None:
+                    if spec.loader is not None:
+                        spec.loader = _Loader(spec.loader, self)
+                    return spec
+            return None
+        finally:
+            self._searching.discard(thread)
 
 
 class _Loader:
@@ -53,6 +61,8 @@ class _Loader:
         self._original, self._finder = original, finder
 
     def __getattr__(self, name):
+        if name == "_original":  # of an instance that is being copied
+            raise AttributeError(name)
         return getattr(self._original, name)
 
     def create_module(self, spec):

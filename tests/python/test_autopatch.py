@@ -52,6 +52,20 @@ def test_patched_peft_keeps_its_loader_and_no_finder_is_left(interpreter, stand_
     assert said(interpreter, program, stand_ins) == "{'SourceFileLoader'} 1 value = 7"
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_finder_of_another_package_that_asks_all_others_finds_peft(interpreter, stand_ins, place):
+    program = f"""
+import copy, importlib.util, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        found = (one.find_spec(name, path, target) for one in sys.meta_path if one is not self and name == "peft")
+        return next((spec for spec in found if spec is not None), None)
+sys.meta_path.insert({place}, Finder())
+copy.copy(importlib.util.find_spec("peft").loader)
+import peft; {SHOW}"""
+    assert said(interpreter, program, stand_ins) == "[{}]"
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_child_processes_patch(interpreter, stand_ins, method):
     (stand_ins / "main.py").write_text(f"""

@@ -293,6 +293,8 @@ def test_rows_of_one_batch_have_their_own_adapters(device, layer_launches, kind,
             base = model(x, adapter_names=names)
         with pytest.raises(ValueError, match="Length of `adapter_names`"):
             model(x, adapter_names=names[1:])
+        model.base_model.disable_adapter_layers()
+        torch.testing.assert_close(model(x, adapter_names=names), without, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert counts["compose_residual"] == len(set(names) & {"default", "other"})
     torch.testing.assert_close(base, without, rtol=1e-6, atol=1e-6)

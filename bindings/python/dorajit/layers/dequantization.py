@@ -91,7 +91,7 @@ def weight_of(data, quantized):
         data: the packed weights, [bytes, 1] of uint8.
         quantized: their QuantState.
     """
-    if not (state.enabled and data.is_cuda and data.shape[1] == 1):
+    if not (state.enabled and data.is_cuda and data.shape[1:] == (1,)):
         return None
     of_scales, scales, log2_group = quantized.state2, (quantized.absmax,), 0
     if quantized.nested:

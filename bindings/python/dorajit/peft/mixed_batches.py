@@ -11,7 +11,9 @@ def forward(original, of_adapter, module, x, adapter_names):
         of_adapter: the forward with one DoRA adapter: its arguments are the module, the rows and the adapter's name.
     """
     has_dora = module.use_dora
-    if module.disable_adapters or not any(has_dora.get(name) for name in adapter_names):
+    if module.disable_adapters:
+        return original(module, x, adapter_names=["__base__"] * len(adapter_names))
+    if not any(has_dora.get(name) for name in adapter_names):
         return original(module, x, adapter_names=adapter_names)
     module._check_forward_args(x, adapter_names=["__base__" if has_dora.get(name) else name for name in adapter_names])
     order, results = [], []
