@@ -84,7 +84,8 @@ if __name__ == "__main__":
     "_native.compose(*tensors, 0.5)\n"
     "threading.Thread(target=lambda: [_native.compose(*tensors, 0.5) for _ in range(10**8)], "
     "daemon=True).start()",
-    "class Last:\n    def __del__(self): right()\nlast = Last()",
+    # If something keeps the namespace of the program (dill, which PyTorch imports), modules are cleared before it.
+    "class Last:\n    def __del__(self):\n        try: right()\n        except TypeError: pass\nlast = Last()",
     "import os; os.fork() or right()",
     "lora.requires_grad_(); kept = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)",
 ])
