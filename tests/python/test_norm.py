@@ -208,15 +208,25 @@ def test_weight_norm_of_views_matches_float64(device, view, rank):
                 exact(narrow, given[1][:, :1], given[2], 0.5))
 
 
-def test_weight_norm_of_transposed_weight_copies_within_the_budget(device, launches, monkeypatch):
-    monkeypatch.setattr(norm_kernel, "_serves_types", lambda *of: True)
-    weight, a, b = factors(300, 700, 8, device)
-    expected = dorajit.weight_norm(weight, a, b, 0.5)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_weight_norm_of_a_transposed_weight_beyond_the_budget_is_not_copied_on_a_gpu(device, launches, dtype):
+    weight, a, b = factors(480, 3000, 8, device, dtype)
     launches()
-    found = norm_kernel.norms(weight.T.contiguous().T, a, b, 0.5, 128 * 700 * 4, torch.float32)
-    # On a CPU all of the weight fits the cache.
-    assert launches() == {"weight_norm": 1 if device == "cpu" else 3}
-    assert torch.equal(found, expected)
+    assert_norm(dorajit.weight_norm(weight.T.contiguous().T, a, b, 0.5, chunk_mb=1), exact(weight, a, b, 0.5))
+    made = launches()
+    assert device == "cpu" or made == {"norm_assembly": 1}
+
+
+@pytest.mark.parametrize("columns", [704, 701])
+def test_gain_of_a_small_transposed_weight_is_one_launch(device, launches, monkeypatch, columns):
+    weight, a, b = factors(48, columns, 8, device)
+    magnitude = torch.rand(48, device=device) + 1
+    monkeypatch.setattr(norm, "_computed", None)
+    launches()
+    divisor, gain = norm.divisor_and_gain(weight.T.contiguous().T, a, b, magnitude, 0.5)
+    assert launches() == {"weight_norm": 1}
+    assert_norm(divisor, exact(weight, a, b, 0.5))
+    assert torch.equal(gain, magnitude / divisor)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -90,7 +90,9 @@ def sums(matrix, a, b, scale, budget, dtype):
     """
     out, columns = matrix.shape
     squares = norm_kernel.norms(matrix, a, b, 0.0, budget, dtype, squared=True)
-    if squares is None:
+    if squares is None and matrix.is_cuda:  # converts as it reads
+        squares = torch.linalg.vector_norm(matrix, dim=1, dtype=dtype).square_()
+    elif squares is None:
         squares = _squares(matrix, dtype, chunks(out, columns, budget, _cost_of_squares(matrix, dtype)))
     if scale == 0 or not a.shape[0] or not columns:
         return squares, torch.zeros_like(squares), torch.zeros_like(squares)

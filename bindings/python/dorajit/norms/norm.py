@@ -38,8 +38,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
         lora_B: [out, rank], or [out, rank, 1, ...].
         scale: a float. With 0, only the weight is read.
         chunk_mb: the budget in MB (2^20 bytes); None for get_dora_norm_threshold_mb(), 256 unless set. The
-            minimum that is used anyway: rank x rank numbers and a chunk of 64 rows by 64 columns; for a
-            transposed weight, 64 whole rows.
+            minimum that is used anyway: rank x rank numbers and a chunk of 64 rows by 64 columns.
 
     Any argument may be a DTensor (docs/sharding.md). The call is then collective: each rank
     sums its part of the weight, which is never gathered.

@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import torch
 
-from dorajit import errors
+from dorajit import errors, thresholds
 from dorajit.checks import PLAIN, is_freed
-from dorajit.operations import run
 from dorajit.control import state
+from dorajit.norms import transposed
+from dorajit.operations import run
 from dorajit.operations.gain import HALVES
 from dorajit.operations.table import operations
 
 _weight_norm = operations["weight_norm"]
 _launch = _weight_norm.launch
-_ALIGNED = 64
 _SPAN = 256  # columns, of which the kernel adds the squares along one tree (docs/numerics.md)
 _CACHED_BYTES = 1 << 20
 _TYPES = HALVES | {torch.float32, torch.float64}
@@ -101,24 +101,21 @@ def at_once(weight, a, b, scale):
 def norms(matrix, a, b, scale, budget, dtype, squared=False):
     """The norms of the rows of matrix + scale * b @ a, or their squares; None if the factored form has to be used.
 
-    The kernel reads rows of contiguous elements. A matrix with other strides is copied: on a GPU as many rows at a time
-    as the budget holds, on a CPU as many columns as stay in its cache.
+    The kernel reads rows of contiguous elements. A matrix with other strides is copied: on a GPU if the budget holds it,
+    on a CPU as many columns at a time as stay in its cache.
     """
     if scale == 0 or not a.shape[0]:
         a, b = matrix.new_empty((0, matrix.shape[1])), matrix.new_empty((matrix.shape[0], 0))
     if not serves(matrix, a, b, dtype):
         return None
     a, b = (one if _has_rows(one) else one.contiguous() for one in (a, b))
-    if _has_rows(matrix):
-        return _launched(matrix, a, b, scale, dtype, squared)
-    if matrix.device.type == "cpu":
-        return _norms_by_columns(matrix, a, b, scale, dtype, squared)
-    made = matrix.new_empty(matrix.shape[0], dtype=dtype)
-    at_once = max(budget // (matrix.shape[1] * matrix.element_size()) // _ALIGNED, 1) * _ALIGNED
-    for rows in zip(*(one.split(at_once) for one in (matrix, b, made))):
-        if _launched(rows[0].contiguous(), a, rows[1], scale, rows[2], squared) is None:
+    if not _has_rows(matrix):
+        if matrix.device.type == "cpu":
+            return _norms_by_columns(matrix, a, b, scale, dtype, squared)
+        if matrix.nbytes > budget:
             return None
-    return made
+        matrix, a = transposed.with_rows(matrix), transposed.with_rows(a)
+    return _launched(matrix, a, b, scale, dtype, squared)
 
 
 def _norms_by_columns(matrix, a, b, scale, dtype, squared):
@@ -154,14 +151,19 @@ def divisor_and_gain(matrix, a, b, magnitude, scale):
     which also raises errors for wrong tensors."""
     if scale == 0 or not state.enabled or matrix.layout is not torch.strided:
         return None
-    if matrix.device.type == "cpu" and not matrix.is_contiguous() and matrix.nbytes <= _CACHED_BYTES:
-        matrix = matrix.contiguous()
     for one in (matrix, a, b, magnitude):
         # The launch refuses the address of freed memory, which is null, except that of a view.
         if type(one) not in PLAIN or (one.storage_offset() and is_freed(one)):
             return None
+    if a.shape[1:] != matrix.shape[1:]:
+        return None
+    if not _has_rows(matrix) and not is_freed(matrix):
+        if matrix.is_cuda and matrix.nbytes <= thresholds.norm_bytes(None):
+            matrix, a = transposed.with_rows(matrix), transposed.with_rows(a)
+        elif matrix.device.type == "cpu" and matrix.nbytes <= _CACHED_BYTES:
+            matrix = matrix.contiguous()
     gains = gain_type(matrix, a, b, magnitude)
-    if gains is None or a.shape[1] != matrix.shape[1]:
+    if gains is None:
         return None
     try:
         return _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)[:1:-1]

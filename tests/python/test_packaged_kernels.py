@@ -1,4 +1,4 @@
-"""The weights of bitsandbytes' 4-bit layers, dequantized by dorajit's kernel."""
+"""The kernels that the package describes as own kernels: 4-bit weights of bitsandbytes, copies of transposed matrices."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dorajit.layers import dequantization
+from dorajit.norms import transposed
 from dorajit.tools import program
 
 functional = pytest.importorskip("bitsandbytes.functional", reason="bitsandbytes is not installed")
@@ -45,13 +46,39 @@ def test_weights_on_a_cpu_are_left_to_bitsandbytes():
     assert dequantization.weight_of(*quantized(64, 64, torch.bfloat16, "nf4", False, 64, "cpu")) is None
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("rows, cols", [(1, 1), (7, 9), (64, 64), (768, 5025), (130, 513), (3, 70000), (5000, 130)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_copies_of_transposed_matrices_have_the_elements_and_zeros_behind(rows, cols, dtype, monkeypatch):
+    monkeypatch.setattr(torch.nn.functional, "pad", None)  # the kernel runs, not PyTorch
+    matrix = torch.randn(cols, rows, device="cuda").to(dtype).t()
+    missing = -cols % 8
+    found = transposed.with_rows(matrix)
+    assert found.is_contiguous() and found.dtype is dtype
+    assert torch.equal(found, torch.cat([matrix, matrix.new_zeros(rows, missing)], 1))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("matrix", [lambda one: one[:, 1:], lambda one: one[1:], lambda one: one.t()[::2]])
+def test_views_of_transposed_matrices_are_copied(matrix):
+    matrix = matrix(torch.randn(33, 70, device="cuda").t())
+    assert torch.equal(transposed.with_rows(matrix)[:, :matrix.shape[1]], matrix)
+
+
+_PACKED = {"rows": 4096, "cols": 4096, "bytes": 2**23, "columns": 1, "blocks": 2**18, "is_fp4": 0, "log2_block": 6,
+           "log2_group": 8}
+_KERNELS = {
+    "dequantize_4bit": (lambda: dequantization._kernel(False), _PACKED),
+    "dequantize_4bit_nested": (lambda: dequantization._kernel(True), _PACKED | {"entries": 256, "groups": 1024, "one": 1}),
+    "transpose": (transposed._kernel, {"cols": 50257, "rows": 768, "pitch": 50264}),
+}
+
+
 @pytest.mark.skipif("DORAJIT_NVRTC" not in os.environ, reason="needs NVRTC")
-@pytest.mark.parametrize("nested", [False, True])
-def test_kernels_compile_without_spills(nested, tmp_path):
-    kernel = dequantization._kernel(nested)
-    (tmp_path / "kernel.json").write_text(kernel.to_json(), encoding="utf-8")
-    sizes = {"rows": 4096, "cols": 4096, "bytes": 2**23, "columns": 1, "blocks": 2**18, "is_fp4": 0, "log2_block": 6,
-             "log2_group": 8} | ({"entries": 256, "groups": 1024, "one": 1} if nested else {})
+@pytest.mark.parametrize("name", _KERNELS)
+def test_kernels_compile_without_spills(name, tmp_path):
+    make, sizes = _KERNELS[name]
+    (tmp_path / "kernel.json").write_text(make().to_json(), encoding="utf-8")
     subprocess.run([program.find(), "prewarm", "--arch", "sm_80,sm_90,sm_100", "--kernel", tmp_path / "kernel.json",
                     "--compile-only", "--refuse-spills", "--with", ",".join(f"{name}={size}" for name, size in sizes.items())],
                    env={**os.environ, "DORAJIT_CACHE_DIR": str(tmp_path)}, check=True)
