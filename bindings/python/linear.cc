@@ -1,7 +1,4 @@
-// The launches of a forward and of a backward pass of a DoRA linear layer (dorajit/layers/node.py),
-// each in one call. The matrix products are PyTorch's own functions, called by vectorcall: this
-// needs no header of PyTorch, works with any version of it, and gives the bits of
-// torch.nn.functional.linear.
+// The launches of a forward pass of a DoRA linear layer (dorajit/layers/node.py) in one call.
 #include <Python.h>
 
 #include <array>
@@ -11,7 +8,7 @@
 #include <map>
 #include <span>
 
-#include "bindings/python/eligibility.h"
+#include "bindings/python/linear_products.h"
 #include "bindings/python/module_parts.h"
 #include "bindings/python/native_operation.h"
 #include "bindings/python/positional_function.h"
@@ -22,72 +19,6 @@ namespace dorajit::python {
 namespace {
 
 namespace py = pybind11;
-
-// PyTorch's functions and the names of methods and keyword arguments. Filled once; never released.
-struct Products {
-  PyObject* linear = nullptr;
-  PyObject* mm = nullptr;
-  PyObject* addmm = nullptr;
-  PyObject* float32 = nullptr;
-  PyObject* without_view = nullptr;
-  PyObject* zero = PyLong_FromLong(0);
-  PyObject* minus_two = PyLong_FromLong(-2);
-  PyObject* dim = PyUnicode_InternFromString("dim");
-  PyObject* flatten = PyUnicode_InternFromString("flatten");
-  PyObject* transpose = PyUnicode_InternFromString("t");
-  PyObject* add_product = PyUnicode_InternFromString("addmm_");
-  PyObject* is_view = PyUnicode_InternFromString("_is_view");
-  PyObject* offset = PyUnicode_InternFromString("storage_offset");
-  PyObject* storage = PyUnicode_InternFromString("untyped_storage");
-  PyObject* nbytes = PyUnicode_InternFromString("nbytes");
-  PyObject* dtype = PyUnicode_InternFromString("dtype");
-  PyObject* weight = PyUnicode_InternFromString("weight");
-  PyObject* a = PyUnicode_InternFromString("a");
-  PyObject* b = PyUnicode_InternFromString("b");
-  PyObject* divisor = PyUnicode_InternFromString("divisor");
-  PyObject* gain = PyUnicode_InternFromString("gain");
-  PyObject* scale = PyUnicode_InternFromString("scale");
-  PyObject* of_norm = PyUnicode_InternFromString("of_norm");
-  PyObject* magnitude = PyUnicode_InternFromString("magnitude");
-  PyObject* low = PyUnicode_InternFromString("low");
-  PyObject* inner = PyUnicode_InternFromString("inner");
-  PyObject* alpha = Py_BuildValue("(s)", "alpha");
-  PyObject* beta_alpha = Py_BuildValue("(ss)", "beta", "alpha");
-  PyObject* beta_alpha_type = Py_BuildValue("(sss)", "beta", "alpha", "out_dtype");
-};
-
-Products& products() {
-  static Products all;
-  return all;
-}
-
-template <std::size_t kCount>
-py::object call(PyObject* function, const std::array<PyObject*, kCount>& arguments,
-                PyObject* names = nullptr) {
-  const std::size_t named =
-      names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
-  return owned(PyObject_Vectorcall(function, arguments.data(), kCount - named, names));
-}
-
-template <std::size_t kCount>
-py::object call_method(PyObject* name, const std::array<PyObject*, kCount>& self_and_arguments,
-                       PyObject* names = nullptr) {
-  const std::size_t named =
-      names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
-  return owned(PyObject_VectorcallMethod(name, self_and_arguments.data(), kCount - named, names));
-}
-
-// The tensor as a matrix: all dimensions but the last are one. A vector stays one.
-py::object rows_of(PyObject* tensor) {
-  const Products& of = products();
-  const py::object dims = call_method(of.dim, std::array{tensor});
-  if (PyLong_AsLong(dims.ptr()) <= 2) return py::reinterpret_borrow<py::object>(tensor);
-  return call_method(of.flatten, std::array{tensor, of.zero, of.minus_two});
-}
-
-py::object transposed(PyObject* matrix) {
-  return call_method(products().transpose, std::array{matrix});
-}
 
 // False for a view whose storage was resized to zero bytes, as FSDP does.
 bool has_memory(PyObject* tensor, const DLTensor& read) {
@@ -100,27 +31,6 @@ bool has_memory(PyObject* tensor, const DLTensor& read) {
   const py::object storage = call_method(of.storage, std::array{tensor});
   return PyLong_AsLongLong(call_method(of.nbytes, std::array{storage.ptr()}).ptr()) != 0;
 }
-
-// An attribute of a dorajit.layers.node.Call.
-py::object part(PyObject* call, PyObject* name) { return owned(PyObject_GetAttr(call, name)); }
-
-void set_part(PyObject* call, PyObject* name, PyObject* value) {
-  if (PyObject_SetAttr(call, name, value) != 0) throw py::error_already_set();
-}
-
-NativeOperation& operation_named(const char* name) {
-  NativeOperation* found = find_native_operation(name);
-  if (found == nullptr) throw std::runtime_error(std::string("no operation ") + name);
-  return *found;
-}
-
-py::object launch(NativeOperation& operation, std::span<PyObject* const> tensors, PyObject* scale) {
-  const double value = PyFloat_AsDouble(scale);
-  if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
-  return run_operation(operation, tensors, &value, Refusal::kReturned);
-}
-
-PyObject* none() { Py_RETURN_NONE; }
 
 // A Python function that answers a question about up to four matrices and vectors on one device.
 // Answers are kept: they depend on element types, shapes, the device, and whether rows are
@@ -258,81 +168,6 @@ PyObject* linear_forward(PyObject*, PyObject* const* arguments, Py_ssize_t count
   });
 }
 
-// alpha * left @ right: of left's type, or float32 without rounding to it. `like` has the result's
-// shape and type.
-py::object product(PyObject* like, PyObject* left, PyObject* right, PyObject* alpha,
-                   bool is_float) {
-  const Products& of = products();
-  if (is_float) {
-    return call(of.addmm, std::array{like, left, right, of.zero, alpha, of.float32},
-                of.beta_alpha_type);
-  }
-  return call(of.addmm, std::array{like, left, right, of.zero, alpha}, of.beta_alpha);
-}
-
-// (d_out, x, call, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank) -> (d_x, t, d_A,
-// d_B, d_magnitude), None where a gradient is not wanted, or None.
-PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != 9) {
-    PyErr_Format(PyExc_TypeError, "linear_gradients takes 9 arguments, not %zd", count);
-    return nullptr;
-  }
-  const auto [d_out, x, call_of, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank] =
-      std::to_array({arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
-                     arguments[5], arguments[6], arguments[7], arguments[8]});
-  return with_python_errors([&]() -> PyObject* {
-    const Products& of = products();
-    static NativeOperation& magnitude_backward = operation_named("magnitude_backward");
-    const py::object gain = part(call_of, of.gain);
-    const py::object scale = part(call_of, of.scale);
-    const std::array observed = {d_out, gain.ptr()};
-    PyObject* const of_scale = scale.ptr();
-    const int seen = who_sees(observed, std::span(&of_scale, 1));
-    if (seen < 0) throw py::error_already_set();
-    if (seen != kNobody) return none();
-    const bool is_of_magnitude = magnitude_type != Py_None;
-    const bool is_of_x = of_x == Py_True;
-    py::object made;
-    {
-      const py::object inner = is_of_magnitude ? part(call_of, of.inner) : py::none();
-      const py::object divisor = is_of_magnitude ? part(call_of, of.divisor) : py::none();
-      made = launch(magnitude_backward,
-                    std::array{d_out, inner.ptr(), gain.ptr(), divisor.ptr(), Py_None, Py_True,
-                               magnitude_type},
-                    scale.ptr());
-    }
-    if (!made) return none();
-    set_part(call_of, of.inner, Py_None);  // its memory can be that of d_x
-    const py::object b = part(call_of, of.b);
-    const py::object u = rows_of(PyTuple_GET_ITEM(made.ptr(), 1));
-    py::object through = py::none();
-    py::object d_x = py::none();
-    py::object d_a = py::none();
-    py::object d_b = py::none();
-    if (is_of_x || like_a != Py_None) through = call(of.mm, std::array{u.ptr(), b.ptr()});
-    if (like_b != Py_None) {
-      d_b = product(like_b, transposed(u.ptr()).ptr(), rows_of(part(call_of, of.low).ptr()).ptr(),
-                    scale.ptr(), is_float == Py_True);
-    }
-    if (like_a != Py_None) {
-      d_a = product(like_a, transposed(through.ptr()).ptr(), rows_of(x).ptr(), scale.ptr(),
-                    is_float == Py_True);
-    }
-    if (is_of_x) {
-      d_x = call(of.mm, std::array{u.ptr(), part(call_of, of.weight).ptr()});
-      if (adds_low_rank == Py_True) {
-        call_method(of.add_product,
-                    std::array{d_x.ptr(), through.ptr(), part(call_of, of.a).ptr(), scale.ptr()},
-                    of.alpha);
-      }
-    }
-    return py::make_tuple(d_x, through, d_a, d_b,
-                          py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(made.ptr(), 2)))
-        .release()
-        .ptr();
-  });
-}
-
 }  // namespace
 
 void add_linear(py::module_& module) {
@@ -347,14 +182,6 @@ void add_linear(py::module_& module) {
           "gain are computed into the call if it has none, also if the result is None. inner_type "
           "is the element type of inner, or None. ends_weight: the call's weight is dropped after "
           "the product."),
-      fast_method(
-          "linear_gradients", linear_gradients,
-          "linear_gradients($module, d_out, x, call, like_a, like_b, of_x, magnitude_type, "
-          "is_float, adds_low_rank, /)\n--\n\n"
-          "The launches of a backward pass with a dorajit.layers.node.Call, whose inner is dropped "
-          "after its last use: (d_x as a matrix, t = u B, d_A, d_B, d_magnitude), "
-          "None where a gradient is not wanted; None if something observes the call or no kernel "
-          "takes the tensors. like_a and like_b have the shapes and types of d_A and d_B."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

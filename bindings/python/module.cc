@@ -121,6 +121,7 @@ PYBIND11_MODULE(_native, module) {
   native::dtype_alone();
   native::add_operations(module);
   native::add_linear(module);
+  native::add_linear_gradients(module);
   native::add_own_kernels(module);
   native::add_eligibility(module);
   native::add_tensor_state(module);

@@ -8,8 +8,11 @@ namespace dorajit::python {
 // The functions of each operation, `operations`, `warmup` and `call_counts`.
 void add_operations(pybind11::module_& module);
 
-// `linear_forward` and `linear_gradients`: the passes of a linear layer's node.
+// `linear_forward`: the forward pass of a linear layer's node.
 void add_linear(pybind11::module_& module);
+
+// `linear_backward` and `linear_gradients`: its backward pass.
+void add_linear_gradients(pybind11::module_& module);
 
 // `make_kernel`: kernels of the user's own over torch tensors.
 void add_own_kernels(pybind11::module_& module);

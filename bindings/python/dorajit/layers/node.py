@@ -32,6 +32,7 @@ from dorajit.operations import autograd, dispatch, eligibility, expression
 _NAMES = "weight", "lora_A", "lora_B"
 _is_compiling = eligibility.is_compiling
 _linear_forward, _linear_gradients = _native.linear_forward, _native.linear_gradients
+_linear_backward, _is_autocast_enabled = _native.linear_backward, torch.is_autocast_enabled
 _Parameter = torch.nn.Parameter
 
 
@@ -132,20 +133,20 @@ class DoraLinear(torch.autograd.Function):
             dtype = _inner_type(x, call.a)
             inner = out.detach() if dtype is out.dtype else out.new_empty((), dtype=dtype).expand_as(out)
         ctx.set_materialize_grads(False)
-        # Second-order gradients lead back to these.
-        ctx.trained = lora_A, lora_B, magnitude, bias
-        ctx.x_dtype = x.dtype
-        ctx.scale, ctx.base, ctx.dropout = call.scale, call.base, call.dropout
         weight, a, b = call.weight if call.base is None else None, call.a, call.b
-        ctx.held = ctx.versions = ctx.watch = of_output = None
+        held = versions = watch = of_output = None
         if hooks is None or recomputation.is_of_checkpoint(hooks):
             # Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the present
             # weights.
-            ctx.held, ctx.versions, weight, a, b = _hold(weight, a, b, hooks is None)
+            held, versions, weight, a, b = _hold(weight, a, b, hooks is None)
         if saves_output:
             inner = out.data  # autograd raises an error for writes to a tensor that shares the version counter
             of_output = saved_output.divisor(magnitude, call.divisor)
-            ctx.watch = saved_output.Watch(out)
+            watch = saved_output.Watch(out)
+        # Second-order gradients lead back to the trained tensors.
+        is_float = None if saves_output else _is_float(x, lora_A, lora_B, call)
+        ctx.kept = (is_float, call.scale, held, versions, (lora_A, lora_B, magnitude, bias), x.dtype, call.base,
+                    call.dropout, watch)
         # of_output comes before the matrix, so that a checkpoint that is run again without it raises an error.
         of_several = of_x + of_a + of_b + of_magnitude > 1  # second-order gradients of any two need x and the mask
         ctx.save_for_backward(weight, a, b, x if of_a or of_several else None, low if of_b else None,
@@ -157,25 +158,48 @@ class DoraLinear(torch.autograd.Function):
     def backward(ctx, d_out):
         if d_out is None:
             return (None,) * 7
-        weight, a, b, x, low, mask, of_output, inner, gain, divisor = ctx.saved_tensors
-        is_second = torch.is_grad_enabled()  # create_graph=True
-        is_lost = False
-        if ctx.watch is not None and not is_second:  # second-order gradients compute inner from the inputs in any case
-            is_lost = ctx.watch.is_written(inner, d_out)
-            divisor = divisor if is_lost else of_output
-        if ctx.held is not None:
-            if ctx.versions is not None and not _is_compiling():  # traced tensors have other versions
-                _check_versions(ctx, is_lost or is_second)
-            held_weight, held_a, held_b = ctx.held
-            weight = weight if held_weight is None else held_weight
-            a = a if held_a is None else held_a
-            b = b if held_b is None else held_b
-        if is_lost:
-            inner = saved_output.inner(x, weight, a, b, ctx.scale)
-        call = Call(weight, a, b, divisor, gain, ctx.scale, ctx.base, ctx.dropout, low=low, inner=inner)
-        del inner  # under a checkpoint nobody else has it, so that its memory is free after its last use
-        found = differentiate(ctx.needs_input_grad[:5], d_out, x, mask, call, ctx.trained, ctx.x_dtype)
-        return *found, None, None
+        if (ctx.kept[0] is not None and state.enabled and not torch.is_grad_enabled()
+                and not _is_autocast_enabled(d_out.device.type)):
+            found = _linear_backward(ctx, d_out, _backward)
+            if found is not None:
+                return found
+        return _backward(ctx, d_out)
+
+
+def _backward(ctx, d_out, saved=None):
+    """The gradients of DoraLinear's inputs. `saved`: the saved tensors; under a checkpoint they can be had once."""
+    _, scale, held, versions, trained, x_dtype, base, dropout, watch = ctx.kept
+    weight, a, b, x, low, mask, of_output, inner, gain, divisor = ctx.saved_tensors if saved is None else saved
+    is_second = torch.is_grad_enabled()  # create_graph=True
+    is_lost = False
+    if watch is not None and not is_second:  # second-order gradients compute inner from the inputs in any case
+        is_lost = watch.is_written(inner, d_out)
+        divisor = divisor if is_lost else of_output
+    if held is not None:
+        if versions is not None and not _is_compiling():  # traced tensors have other versions
+            _check_versions(ctx.needs_input_grad, held, versions, is_lost or is_second)
+        held_weight, held_a, held_b = held
+        weight = weight if held_weight is None else held_weight
+        a = a if held_a is None else held_a
+        b = b if held_b is None else held_b
+    if is_lost:
+        inner = saved_output.inner(x, weight, a, b, scale)
+    call = Call(weight, a, b, divisor, gain, scale, base, dropout, low=low, inner=inner)
+    del inner  # under a checkpoint nobody else has it, so that its memory is free after its last use
+    found = differentiate(ctx.needs_input_grad[:5], d_out, x, mask, call, trained, x_dtype)
+    return *found, None, None
+
+
+def _is_float(x, lora_A, lora_B, call):
+    """Whether linear_backward gives d_A and d_B in float32, not rounded to the type of the products; None if it cannot
+    compute the gradients."""
+    dtype = call.a.dtype
+    if call.base is not None or call.dropout is not None or dtype is not x.dtype:
+        return None
+    of_a, of_b = lora_A.dtype, lora_B.dtype
+    if of_a is dtype and of_b is dtype:
+        return False
+    return True if of_a is of_b is torch.float32 and precision.is_mixed(call.a, call.a) else None
 
 
 def _hold(weight, a, b, has_versions):
@@ -190,12 +214,12 @@ def _hold(weight, a, b, has_versions):
     return held, versions, None if is_weight else weight, None if is_a else a, None if is_b else b
 
 
-def _check_versions(ctx, of_all):
+def _check_versions(wanted, held, versions, of_all):
     """Raises a RuntimeError if a held weight, whose elements the gradients need, was written since the forward pass;
     autograd raises the same for saved tensors. `of_all`: all elements are read in any case."""
-    of_x, of_a = ctx.needs_input_grad[:2]
+    of_x, of_a = wanted[:2]
     needed = of_x or of_all, of_x or of_all, of_x or of_a or of_all
-    for name, one, version, is_needed in zip(_NAMES, ctx.held, ctx.versions, needed):
+    for name, one, version, is_needed in zip(_NAMES, held, versions, needed):
         if one is not None and one._version != version and is_needed:
             raise RuntimeError(f"dora_linear: argument `{name}`, which its gradients need, was modified by an inplace "
                                f"operation: it is at version {one._version}, expected is version {version}; "
