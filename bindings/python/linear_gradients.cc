@@ -20,19 +20,18 @@ namespace py = pybind11;
 
 // The operands, as dorajit.layers.node names them. None: not needed, or not wanted.
 struct Pass {
-  py::object d_out, x, weight, a, b, low, inner, gain, divisor, scale;
+  py::object d_out, x, mask, weight, a, b, low, inner, gain, divisor, scale;
+  py::object base;             // the Quantized that dequantizes `weight`, or None
+  py::object dropout;          // the active Dropout, or None
   PyObject* like_a = Py_None;  // of d_A's shape and type
   PyObject* like_b = Py_None;
   py::object magnitude_type = py::none();  // of d_magnitude
   bool of_x = false;
-  bool is_float = false;       // d_A and d_B are float32, not rounded to the type of the factors
-  bool adds_low_rank = false;  // to d_x
+  bool is_float = false;  // d_A and d_B are float32, not rounded to the type of the factors
 };
 
-// None where a gradient is not wanted. x is a matrix.
 struct Gradients {
-  py::object x = py::none();
-  py::object through = py::none();  // t = u B
+  py::object x = py::none();  // a matrix
   py::object a = py::none();
   py::object b = py::none();
   py::object magnitude = py::none();
@@ -52,105 +51,93 @@ py::object product(PyObject* like, PyObject* left, PyObject* right, PyObject* al
   return call(of.addmm, std::array{like, left, right, of.zero, alpha}, of.beta_alpha);
 }
 
+// The weight, of which nobody else keeps a dequantized copy.
+py::object weight_of(const Pass& pass) {
+  const Products& of = products();
+  if (pass.base.is_none()) return pass.weight;
+  const py::object made = call_method(of.dense, std::array{pass.base.ptr()});
+  call_method(of.release, std::array{pass.base.ptr()});
+  return call_method(of.to, std::array{made.ptr(), part(pass.d_out.ptr(), of.dtype).ptr()});
+}
+
+// The gradient of x, a matrix. `u` is that of the base product, alpha * t that of S.
+py::object gradient_of_x(const Pass& pass, const py::object& u, const py::object& through,
+                         PyObject* alpha, bool drops_base) {
+  const Products& of = products();
+  const py::object weight = weight_of(pass);
+  py::object d_x = call(of.mm, std::array{u.ptr(), weight.ptr()});
+  const bool drops_low = !pass.dropout.is_none() && !drops_base;
+  if (!drops_low) {
+    call_method(of.add_product, std::array{d_x.ptr(), through.ptr(), pass.a.ptr(), alpha},
+                of.alpha);
+  }
+  if (pass.dropout.is_none()) return d_x;
+  const py::object mask = rows_of(pass.mask.ptr());
+  if (drops_low) {
+    const py::object term = call(of.mm, std::array{through.ptr(), pass.a.ptr()});
+    return call_method(of.add,
+                       std::array{pass.dropout.ptr(), d_x.ptr(), term.ptr(), mask.ptr(), alpha});
+  }
+  const py::object given = call(of.mm, std::array{rows_of(pass.d_out.ptr()).ptr(), weight.ptr()});
+  return call_method(of.add, std::array{pass.dropout.ptr(), given.ptr(), d_x.ptr(), mask.ptr()});
+}
+
 // Empty if something observes the launches or no kernel takes the tensors. `inner` is released
 // after its last use, so that its memory can be that of d_x.
 std::optional<Gradients> run(Pass& pass) {
   const Products& of = products();
   static NativeOperation& magnitude_backward = operation_named("magnitude_backward");
+  static NativeOperation& backward = operation_named("backward");
   const std::array observed = {pass.d_out.ptr(), pass.gain.ptr()};
   PyObject* const scale = pass.scale.ptr();
   const int seen = who_sees(observed, std::span(&scale, 1));
   if (seen < 0) throw py::error_already_set();
   if (seen != kNobody) return std::nullopt;
+  const bool drops_base =
+      !pass.dropout.is_none() && part(pass.dropout.ptr(), of.drops_base).ptr() == Py_True;
+  py::object v;  // of the base product alone
+  if (drops_base && pass.of_x) {
+    const py::object of_base = launch(
+        backward, std::array{pass.d_out.ptr(), Py_None, pass.gain.ptr(), Py_None, Py_True, Py_None},
+        scale);
+    if (!of_base) return std::nullopt;
+    v = rows_of(PyTuple_GET_ITEM(of_base.ptr(), 1));
+  }
+  // With v, the gradient of S B^T is asked for, which includes the scale; otherwise u, which is
+  // that of both products and does not.
+  PyObject* const of_lora = drops_base ? Py_True : Py_None;
+  PyObject* const of_both = drops_base ? Py_None : Py_True;
   const py::object made =
       launch(magnitude_backward,
              std::array{pass.d_out.ptr(), pass.inner.ptr(), pass.gain.ptr(), pass.divisor.ptr(),
-                        Py_None, Py_True, pass.magnitude_type.ptr()},
+                        of_lora, of_both, pass.magnitude_type.ptr()},
              scale);
   if (!made) return std::nullopt;
   pass.inner = py::none();
   Gradients found;
-  const py::object u = rows_of(PyTuple_GET_ITEM(made.ptr(), 1));
   found.magnitude = borrowed(PyTuple_GET_ITEM(made.ptr(), 2));
+  const py::object d_lora = rows_of(PyTuple_GET_ITEM(made.ptr(), drops_base ? 0 : 1));
+  PyObject* const alpha = drops_base ? of.one : scale;
+  py::object through;
   if (pass.of_x || pass.like_a != Py_None) {
-    found.through = call(of.mm, std::array{u.ptr(), pass.b.ptr()});
+    through = call(of.mm, std::array{d_lora.ptr(), pass.b.ptr()});
   }
   if (pass.like_b != Py_None) {
-    found.b = product(pass.like_b, transposed(u.ptr()).ptr(), rows_of(pass.low.ptr()).ptr(), scale,
-                      pass.is_float);
+    found.b = product(pass.like_b, transposed(d_lora.ptr()).ptr(), rows_of(pass.low.ptr()).ptr(),
+                      alpha, pass.is_float);
   }
   if (pass.like_a != Py_None) {
-    found.a = product(pass.like_a, transposed(found.through.ptr()).ptr(),
-                      rows_of(pass.x.ptr()).ptr(), scale, pass.is_float);
+    const py::object dropped =
+        pass.dropout.is_none()
+            ? pass.x
+            : call_method(of.again, std::array{pass.dropout.ptr(), pass.x.ptr(), pass.mask.ptr(),
+                                               part(pass.a.ptr(), of.dtype).ptr()});
+    found.a = product(pass.like_a, transposed(through.ptr()).ptr(), rows_of(dropped.ptr()).ptr(),
+                      alpha, pass.is_float);
   }
-  if (pass.of_x) {
-    found.x = call(of.mm, std::array{u.ptr(), pass.weight.ptr()});
-    if (pass.adds_low_rank) {
-      call_method(of.add_product,
-                  std::array{found.x.ptr(), found.through.ptr(), pass.a.ptr(), scale}, of.alpha);
-    }
-  }
+  if (pass.of_x) found.x = gradient_of_x(pass, v ? v : d_lora, through, alpha, drops_base);
   return found;
 }
-
-// (d_out, x, call, like_a, like_b, of_x, magnitude_type, is_float, adds_low_rank) -> (d_x, t, d_A,
-// d_B, d_magnitude) or None.
-PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != 9) {
-    PyErr_Format(PyExc_TypeError, "linear_gradients takes 9 arguments, not %zd", count);
-    return nullptr;
-  }
-  return with_python_errors([&]() -> PyObject* {
-    const Products& of = products();
-    PyObject* const call_of = arguments[2];
-    Pass pass{.d_out = borrowed(arguments[0]),
-              .x = borrowed(arguments[1]),
-              .weight = part(call_of, of.weight),
-              .a = part(call_of, of.a),
-              .b = part(call_of, of.b),
-              .low = part(call_of, of.low),
-              .inner = py::none(),
-              .gain = part(call_of, of.gain),
-              .divisor = py::none(),
-              .scale = part(call_of, of.scale),
-              .like_a = arguments[3],
-              .like_b = arguments[4],
-              .magnitude_type = borrowed(arguments[6]),
-              .of_x = arguments[5] == Py_True,
-              .is_float = arguments[7] == Py_True,
-              .adds_low_rank = arguments[8] == Py_True};
-    if (!pass.magnitude_type.is_none()) {
-      pass.inner = part(call_of, of.inner);
-      pass.divisor = part(call_of, of.divisor);
-    }
-    const py::object kept = pass.inner;  // until it is known that the launches are not refused
-    set_part(call_of, of.inner, Py_None);
-    const auto found = run(pass);
-    if (!found) {
-      set_part(call_of, of.inner, kept.ptr());
-      return none();
-    }
-    return py::make_tuple(found->x, found->through, found->a, found->b, found->magnitude)
-        .release()
-        .ptr();
-  });
-}
-
-// What DoraLinear.forward stores as `ctx.kept`, and saves.
-enum Kept : Py_ssize_t { kIsFloat, kScale, kHeld, kVersions, kTrained };
-enum Saved : Py_ssize_t {
-  kWeight,
-  kA,
-  kB,
-  kX,
-  kLow,
-  kMask,
-  kOfOutput,
-  kInner,
-  kGain,
-  kDivisor,
-  kSavedCount
-};
 
 // The matrix in the shape of the layer's input.
 py::object in_shape_of(const py::object& matrix, const DLTensor& d_out) {
@@ -167,6 +154,76 @@ py::object in_shape_of(const py::object& matrix, const DLTensor& d_out) {
   return call_method(of.view, std::array{matrix.ptr(), sizes.ptr()});
 }
 
+// The gradients of x, A, B and the magnitude; empty as that of run(), and if d_out is no matrix or
+// batch of them.
+std::optional<std::array<py::object, 4>> gradients(Pass& pass) {
+  TorchTensor d_out;
+  if (!d_out.read(pass.d_out) || d_out.dl().ndim < 2) return std::nullopt;
+  auto found = run(pass);
+  if (!found) return std::nullopt;
+  if (pass.of_x) found->x = in_shape_of(found->x, d_out.dl());
+  return std::array{found->x, found->a, found->b, found->magnitude};
+}
+
+// (d_out, x, mask, call, like_a, like_b, of_x, magnitude_type, is_float) -> (d_x, d_A, d_B,
+// d_magnitude) or None.
+PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  if (count != 9) {
+    PyErr_Format(PyExc_TypeError, "linear_gradients takes 9 arguments, not %zd", count);
+    return nullptr;
+  }
+  return with_python_errors([&]() -> PyObject* {
+    const Products& of = products();
+    PyObject* const call_of = arguments[3];
+    Pass pass{.d_out = borrowed(arguments[0]),
+              .x = borrowed(arguments[1]),
+              .mask = borrowed(arguments[2]),
+              .weight = part(call_of, of.weight),
+              .a = part(call_of, of.a),
+              .b = part(call_of, of.b),
+              .low = part(call_of, of.low),
+              .inner = py::none(),
+              .gain = part(call_of, of.gain),
+              .divisor = py::none(),
+              .scale = part(call_of, of.scale),
+              .base = py::none(),
+              .dropout = part(call_of, of.dropout),
+              .like_a = arguments[4],
+              .like_b = arguments[5],
+              .magnitude_type = borrowed(arguments[7]),
+              .of_x = arguments[6] == Py_True,
+              .is_float = arguments[8] == Py_True};
+    if (!pass.magnitude_type.is_none()) {
+      pass.inner = part(call_of, of.inner);
+      pass.divisor = part(call_of, of.divisor);
+    }
+    set_part(call_of, of.inner, Py_None);
+    const auto found = gradients(pass);
+    if (!found) {
+      set_part(call_of, of.inner, pass.inner.ptr());
+      return none();
+    }
+    const auto& [d_x, d_a, d_b, d_magnitude] = *found;
+    return py::make_tuple(d_x, d_a, d_b, d_magnitude).release().ptr();
+  });
+}
+
+// What DoraLinear.forward stores as `ctx.kept`, and saves.
+enum Kept : Py_ssize_t { kIsFloat, kScale, kHeld, kVersions, kTrained, kBase, kDropout };
+enum Saved : Py_ssize_t {
+  kWeight,
+  kA,
+  kB,
+  kX,
+  kLow,
+  kMask,
+  kOfOutput,
+  kInner,
+  kGain,
+  kDivisor,
+  kSavedCount
+};
+
 // (ctx, d_out, otherwise) -> the gradients of DoraLinear's inputs, or None.
 PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
   if (count != 3) {
@@ -176,8 +233,6 @@ PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t coun
   return with_python_errors([&]() -> PyObject* {
     const Products& of = products();
     PyObject* const ctx = arguments[0];
-    TorchTensor d_out;
-    if (!d_out.read(arguments[1]) || d_out.dl().ndim < 2) return none();
     const py::object kept = part(ctx, of.kept);
     const auto kept_one = [&](Kept i) { return PyTuple_GET_ITEM(kept.ptr(), i); };
     const py::object wanted = part(ctx, of.needs_input_grad);
@@ -214,6 +269,7 @@ PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t coun
     PyObject* const trained = kept_one(kTrained);
     Pass pass{.d_out = borrowed(arguments[1]),
               .x = saved_one(kX),
+              .mask = saved_one(kMask),
               .weight = weights[0],
               .a = weights[1],
               .b = weights[2],
@@ -222,21 +278,21 @@ PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t coun
               .gain = saved_one(kGain),
               .divisor = saved_one(kDivisor),
               .scale = borrowed(kept_one(kScale)),
+              .base = borrowed(kept_one(kBase)),
+              .dropout = borrowed(kept_one(kDropout)),
               .like_a = of_a ? PyTuple_GET_ITEM(trained, 0) : Py_None,
               .like_b = of_b ? PyTuple_GET_ITEM(trained, 1) : Py_None,
               .of_x = of_x,
-              .is_float = kept_one(kIsFloat) == Py_True,
-              .adds_low_rank = true};
+              .is_float = kept_one(kIsFloat) == Py_True};
     if (of_magnitude) pass.magnitude_type = part(PyTuple_GET_ITEM(trained, 2), of.dtype);
     saved = py::none();  // under a checkpoint `pass` alone has inner now
-    const auto found = run(pass);
+    const auto found = gradients(pass);
     if (!found) {
-      return otherwise(py::make_tuple(pass.weight, pass.a, pass.b, pass.x, pass.low, py::none(),
+      return otherwise(py::make_tuple(pass.weight, pass.a, pass.b, pass.x, pass.low, pass.mask,
                                       py::none(), pass.inner, pass.gain, pass.divisor));
     }
-    const py::object d_x = of_x ? in_shape_of(found->x, d_out.dl()) : py::none();
-    return py::make_tuple(d_x, found->a, found->b, found->magnitude, py::none(), py::none(),
-                          py::none())
+    const auto& [d_x, d_a, d_b, d_magnitude] = *found;
+    return py::make_tuple(d_x, d_a, d_b, d_magnitude, py::none(), py::none(), py::none())
         .release()
         .ptr();
   });
@@ -248,12 +304,14 @@ void add_linear_gradients(py::module_& module) {
   static std::array methods = {
       fast_method(
           "linear_gradients", linear_gradients,
-          "linear_gradients($module, d_out, x, call, like_a, like_b, of_x, magnitude_type, "
-          "is_float, adds_low_rank, /)\n--\n\n"
+          "linear_gradients($module, d_out, x, mask, call, like_a, like_b, of_x, magnitude_type, "
+          "is_float, /)\n--\n\n"
           "The launches of a backward pass with a dorajit.layers.node.Call, whose inner is dropped "
-          "after its last use: (d_x as a matrix, t = u B, d_A, d_B, d_magnitude), "
-          "None where a gradient is not wanted; None if something observes the call or no kernel "
-          "takes the tensors. like_a and like_b have the shapes and types of d_A and d_B."),
+          "after its last use: (d_x, d_A, d_B, d_magnitude), None where a gradient is not wanted; "
+          "None if something observes the call or no kernel takes the tensors. like_a and like_b "
+          "have the shapes and types of d_A and d_B, whose products are not rounded to the "
+          "factors' "
+          "type if is_float."),
       fast_method(
           "linear_backward", linear_backward,
           "linear_backward($module, ctx, d_out, otherwise, /)\n--\n\n"

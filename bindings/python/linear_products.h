@@ -24,6 +24,7 @@ struct Products {
   PyObject* addmm = nullptr;
   PyObject* float32 = nullptr;
   PyObject* without_view = nullptr;
+  PyObject* one = PyFloat_FromDouble(1);
   PyObject* zero = PyLong_FromLong(0);
   PyObject* minus_two = PyLong_FromLong(-2);
   PyObject* dim = PyUnicode_InternFromString("dim");
@@ -45,6 +46,13 @@ struct Products {
   PyObject* magnitude = PyUnicode_InternFromString("magnitude");
   PyObject* low = PyUnicode_InternFromString("low");
   PyObject* inner = PyUnicode_InternFromString("inner");
+  PyObject* to = PyUnicode_InternFromString("to");
+  PyObject* add = PyUnicode_InternFromString("add");
+  PyObject* again = PyUnicode_InternFromString("again");
+  PyObject* dense = PyUnicode_InternFromString("dense");
+  PyObject* release = PyUnicode_InternFromString("release");
+  PyObject* dropout = PyUnicode_InternFromString("dropout");
+  PyObject* drops_base = PyUnicode_InternFromString("drops_base");
   PyObject* kept = PyUnicode_InternFromString("kept");
   PyObject* needs_input_grad = PyUnicode_InternFromString("needs_input_grad");
   PyObject* saved_tensors = PyUnicode_InternFromString("saved_tensors");

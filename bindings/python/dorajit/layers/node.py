@@ -145,8 +145,8 @@ class DoraLinear(torch.autograd.Function):
             watch = saved_output.Watch(out)
         # Second-order gradients lead back to the trained tensors.
         is_float = None if saves_output else _is_float(x, lora_A, lora_B, call)
-        ctx.kept = (is_float, call.scale, held, versions, (lora_A, lora_B, magnitude, bias), x.dtype, call.base,
-                    call.dropout, watch)
+        ctx.kept = (is_float, call.scale, held, versions, (lora_A, lora_B, magnitude, bias), call.base, call.dropout,
+                    x.dtype, watch)
         # of_output comes before the matrix, so that a checkpoint that is run again without it raises an error.
         of_several = of_x + of_a + of_b + of_magnitude > 1  # second-order gradients of any two need x and the mask
         ctx.save_for_backward(weight, a, b, x if of_a or of_several else None, low if of_b else None,
@@ -168,7 +168,7 @@ class DoraLinear(torch.autograd.Function):
 
 def _backward(ctx, d_out, saved=None):
     """The gradients of DoraLinear's inputs. `saved`: the saved tensors; under a checkpoint they can be had once."""
-    _, scale, held, versions, trained, x_dtype, base, dropout, watch = ctx.kept
+    _, scale, held, versions, trained, base, dropout, x_dtype, watch = ctx.kept
     weight, a, b, x, low, mask, of_output, inner, gain, divisor = ctx.saved_tensors if saved is None else saved
     is_second = torch.is_grad_enabled()  # create_graph=True
     is_lost = False
@@ -194,7 +194,7 @@ def _is_float(x, lora_A, lora_B, call):
     """Whether linear_backward gives d_A and d_B in float32, not rounded to the type of the products; None if it cannot
     compute the gradients."""
     dtype = call.a.dtype
-    if call.base is not None or call.dropout is not None or dtype is not x.dtype:
+    if dtype is not x.dtype:
         return None
     of_a, of_b = lora_A.dtype, lora_B.dtype
     if of_a is dtype and of_b is dtype:
@@ -290,7 +290,7 @@ def gradients(wanted, d_out, x, mask, call, trained, x_dtype):
     of_both = of_x or of_a or of_b
     is_mixed = dtype is not x_dtype
     drops_base = dropout is not None and dropout.drops_base
-    if of_both and not (is_mixed or drops_base) and d_out.dtype is x_dtype and _may_launch() and d_out.dim() > 1:
+    if of_both and not is_mixed and d_out.dtype is x_dtype and _may_launch():
         found = _gradients_at_once(wanted, d_out, x, mask, call, types, trained[:2])
         if found is not None:
             return found
@@ -326,24 +326,16 @@ def _gradients_at_once(wanted, d_out, x, mask, call, types, like):
     """`gradients` by one call of the extension module; None if no kernel takes the tensors, or something observes the
     call."""
     of_x, of_a, of_b, of_magnitude, of_bias = wanted
-    a, dropout = call.a, call.dropout
-    if of_a and dropout is not None:
-        x = dropout.again(x, mask, a.dtype)
-    like_a, like_b = a, call.b
+    like_a, like_b = call.a, call.b
     is_float = (of_a and types[0] is torch.float32) or (of_b and types[1] is torch.float32)
-    is_float = is_float and precision.is_mixed(a, a)
+    is_float = is_float and precision.is_mixed(like_a, like_a)
     if is_float:
         like_a, like_b = like  # float32, for products that are not rounded to 16 bits
-    found = _linear_gradients(d_out, x, call, like_a if of_a else None, like_b if of_b else None, of_x,
-                              types[2] if of_magnitude else None, is_float, dropout is None)
+    found = _linear_gradients(d_out, x, mask, call, like_a if of_a else None, like_b if of_b else None, of_x,
+                              types[2] if of_magnitude else None, is_float)
     if found is None:
         return None
-    d_x, through, d_a, d_b, d_magnitude = found
-    if of_x:
-        if dropout is not None:
-            term = through @ a
-            dropout.add(d_x, term, _rows(mask), call.scale)
-        d_x = d_x.view(*d_out.shape[:-1], d_x.shape[1])
+    d_x, d_a, d_b, d_magnitude = found
     if of_a and d_a.dtype is not types[0]:
         d_a = d_a.to(types[0])
     if of_b and d_b.dtype is not types[1]:
