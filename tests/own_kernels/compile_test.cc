@@ -162,6 +162,16 @@ TEST_F(OwnKernelCompileTest, ErrorsNameTheLinesOfTheUsersSource) {
   EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
   EXPECT_THAT(artifact.error().log,
               HasSubstr("kernels/swiglu.cu(3): error: identifier \"nothing\" is undefined"));
+  EXPECT_THAT(
+      artifact.error().message,
+      testing::AllOf(HasSubstr("config BLOCK=256-VEC=4 on sm_90: kernels/swiglu.cu(3): error: "),
+                     testing::EndsWith("(3): error: identifier \"nothing\" is undefined")));
+  // A process of its own cuts texts at a zero byte.
+  const char* hint = getenv("DORAJIT_NVRTC");
+  compile::NvrtcCompiler in_process(hint != nullptr ? hint : "", nullptr);
+  const auto here = in_process.compile(request(json, ElementType::kFloat32, "BLOCK=256-VEC=4"));
+  ASSERT_FALSE(here);
+  EXPECT_EQ(here.error(), artifact.error());
 }
 
 // A launch hands over untyped bytes, so that such a kernel would read and write anything.
@@ -192,7 +202,8 @@ TEST_F(OwnKernelCompileTest, ParametersThatAreNotAsDescribedAreNamed) {
     EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
     EXPECT_THAT(artifact.error().log, HasSubstr("the description of swiglu("));
     EXPECT_THAT(artifact.error().log, HasSubstr(named));
-    if (!type.empty()) EXPECT_THAT(artifact.error().log, HasSubstr(actual + type + "]"));
+    EXPECT_THAT(artifact.error().message, HasSubstr(named));
+    if (!type.empty()) EXPECT_THAT(artifact.error().message, HasSubstr(actual + type + "]"));
   }
 }
 
