@@ -24,7 +24,7 @@ class ExpressionParser {
                               text_.size(), Expression::kMaxCharacters));
     }
     parse_or();
-    if (fault_.empty() && !token().empty()) refuse("an operator was expected");
+    if (fault_.empty() && !token().empty()) expected("an operator was expected");
     if (fault_.empty()) {
       made_.text_ = text_;
       return std::move(made_);
@@ -48,6 +48,27 @@ class ExpressionParser {
     ExpressionParser& parser_;
   };
 
+  // Refuses the next token. Of another language's operator it says what to write instead.
+  void expected(std::string what) {
+    constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+        {"//", "write `/`, which rounds towards zero"},
+        {"&&", "write `and`"},
+        {"||", "write `or`"},
+        {"!", "write `not`"},
+        {"=", "write `==`"},
+        {"**", "write a product, as in `a * a`"},
+        {"<<", "write a product with a power of two"},
+        {">>", "write a quotient by a power of two"},
+        {"?", "write a sum of products with comparisons: `(c > 0) * a + (c <= 0) * b`"},
+        {"if", "write a sum of products with comparisons: `(c > 0) * a + (c <= 0) * b`"},
+    };
+    const std::string_view there = token();
+    for (const auto& [operation, instead] : kOthers) {
+      if (there == operation) return refuse(std::format("there is no `{}`; {}", there, instead));
+    }
+    refuse(std::move(what));
+  }
+
   // The first fault is kept, with the place where it was met.
   void refuse(std::string what) {
     if (fault_.empty()) fault_ = std::move(what);
@@ -65,7 +86,8 @@ class ExpressionParser {
     std::size_t length = 0;
     while (at_ + length < text_.size() && is_word_character(text_[at_ + length])) ++length;
     if (length > 0) return text_.substr(at_, length);
-    for (const std::string_view two : {"==", "!=", "<=", ">=", "//", "**", "&&", "||"}) {
+    for (const std::string_view two :
+         {"==", "!=", "<=", ">=", "//", "**", "&&", "||", "<<", ">>"}) {
       if (text_.substr(at_).starts_with(two)) return two;
     }
     return text_.substr(at_, 1);
@@ -186,7 +208,7 @@ class ExpressionParser {
     if (take("ceil_div")) {
       open();
       parse_or();
-      if (!take(",")) refuse("ceil_div has two arguments");
+      if (!take(",")) expected("ceil_div has two arguments");
       parse_or();
       if (fault_.empty()) emit_division(Code::kCeilDiv);
       return close();
@@ -203,7 +225,7 @@ class ExpressionParser {
   void parse_extreme(Code code) {
     open();
     parse_or();
-    if (token() != ",") refuse("min and max have two arguments or more");
+    if (token() != ",") expected("min and max have two arguments or more");
     while (take(",")) {
       parse_or();
       emit(code);
@@ -223,7 +245,7 @@ class ExpressionParser {
       }
       emit(Code::kNumber, number);
     } else if (!is_name(word)) {
-      return refuse(std::format("a value was expected and not \"{}\"", word));
+      return expected(std::format("a value was expected and not \"{}\"", word));
     } else {
       const auto found = std::ranges::find(names_, word);
       if (found == names_.end()) return refuse(unknown(word));
@@ -245,7 +267,7 @@ class ExpressionParser {
     if (!take("(")) refuse("`(` was expected");
   }
   void close() {
-    if (!take(")")) refuse("`)` was expected");
+    if (!take(")")) expected("`)` was expected");
   }
 
   std::string_view text_;

@@ -1,5 +1,6 @@
 // What an own kernel is compiled from: the user's source, behind a prelude that names its types and
-// parameters, and the entry with its template arguments.
+// parameters, and the entry with its template arguments. Assertions compare the types of the
+// entry's parameters with the description: a launch hands over untyped bytes.
 #include <algorithm>
 #include <format>
 #include <functional>
@@ -124,6 +125,85 @@ ElementType type_of(const OwnOperation& own, const kernels::Variant& variant,
   return ElementType::kFloat32;
 }
 
+// Whether a type is one of others. As of C++11, which --std= may ask for.
+constexpr std::string_view kOneOf =
+    "template <class dorajit_type, class... dorajit_types>\n"
+    "struct dorajit_one_of { enum { dorajit_value = 0 }; };\n"
+    "template <class dorajit_type, class... dorajit_types>\n"
+    "struct dorajit_one_of<dorajit_type, dorajit_type, dorajit_types...> {\n"
+    "  enum { dorajit_value = 1 };\n"
+    "};\n"
+    "template <class dorajit_type, class dorajit_other, class... dorajit_types>\n"
+    "struct dorajit_one_of<dorajit_type, dorajit_other, dorajit_types...>\n"
+    "    : dorajit_one_of<dorajit_type, dorajit_types...> {};\n";
+
+// The types of CUDA C++ that a parameter may have, the documented one first; the others hold the
+// same values in the same bits.
+std::vector<std::string> types_of_parameter(const OwnOperation& own,
+                                            const kernels::Variant& variant,
+                                            const Argument& argument) {
+  switch (argument.kind) {
+    case Argument::Kind::kInt32:
+      return {"int", "unsigned"};
+    case Argument::Kind::kInt64:
+      return {"long long", "long", "unsigned long long", "unsigned long"};
+    case Argument::Kind::kFloat32:
+      return {"float"};
+    case Argument::Kind::kFloat64:
+      return {"double"};
+    default:
+      break;
+  }
+  const ElementType element =
+      parse_type_name(argument.type).value_or(type_of(own, variant, argument.type));
+  std::vector<std::string_view> names = {cuda_name(element)};
+  if (element == ElementType::kBfloat16) names.emplace_back("struct __nv_bfloat16");
+  if (element == ElementType::kFloat16) names.emplace_back("struct __half");
+  if (names.front() == "long long") names.emplace_back("long");
+  if (names.front() == "signed char") names.emplace_back("char");
+  const std::string_view access = argument.kind == Argument::Kind::kIn ? "const " : "";
+  std::vector<std::string> types;
+  for (const std::string_view name : names) {
+    types.push_back(std::format("{}{}*", access, name));
+    types.push_back(std::format("{}volatile {}*", access, name));
+  }
+  return types;
+}
+
+// A template `dorajit_compared` of the entry's type. Its static assertions name what differs, and
+// the compiler's note to them has the type in the code.
+std::string comparison(const OwnOperation& own, const kernels::Variant& variant) {
+  const Description& description = own.given;
+  std::string text = std::format("#line 1 \"the description of {}\"\n", description.name);
+  text += kOneOf;
+  std::string names;
+  std::string types;
+  std::string bases;
+  for (const Argument& argument : description.arguments) {
+    const std::vector<std::string> served = types_of_parameter(own, variant, argument);
+    std::string list;
+    for (const std::string& type : served) list += ", " + type;
+    text += std::format(
+        "template <class dorajit_type_in_source> struct dorajit_argument_{0} {{ static_assert("
+        "dorajit_one_of<dorajit_type_in_source{1}>::dorajit_value, \"the parameter '{0}' must be "
+        "of type "
+        "'{2}', as it is described\"); }};\n",
+        argument.name, list, served.front());
+    const std::string_view comma = names.empty() ? "" : ", ";
+    names += std::format("{}class dorajit_type_{}", comma, argument.name);
+    types += std::format("{}dorajit_type_{}", comma, argument.name);
+    bases += std::format("{0}dorajit_argument_{1}<dorajit_type_{1}>", comma, argument.name);
+  }
+  text += std::format(
+      "template <class dorajit_entry> struct dorajit_compared {{ "
+      "static_assert(sizeof(dorajit_entry) "
+      "== 0, \"the entry must have {} parameters, as it is described\"); }};\n"
+      "template <{}> struct dorajit_compared<void (*)({})> : {} {{ enum {{ dorajit_value = 1 }}; "
+      "}};\n",
+      description.arguments.size(), names, types, bases);
+  return text;
+}
+
 }  // namespace
 
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config) {
@@ -140,6 +220,7 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
     if (has_word(arguments, tunable.mark.text())) continue;
     prelude += std::format("#define {} {}\n", tunable.mark.text(), tunable.value);
   }
+  prelude += comparison(own, variant);
   prelude += std::format("#line 1 \"{}\"\n", description.source.name);
 
   std::string entry = description.entry.substr(0, description.entry.size() - arguments.size());
@@ -155,10 +236,14 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
   });
   entry += arguments.substr(done);
 
-  kernels::Program program{.source = {description.source.name, prelude + description.source.text},
-                           .headers = description.headers,
-                           .options = description.options,
-                           .entry = std::move(entry)};
+  // Valid in any scope, so that a source without its last brace is refused for that alone.
+  const std::string check = std::format(
+      "\nstatic_assert(dorajit_compared<decltype(&{})>::dorajit_value, \"\");\n", entry);
+  kernels::Program program{
+      .source = {description.source.name, prelude + description.source.text + check},
+      .headers = description.headers,
+      .options = description.options,
+      .entry = std::move(entry)};
   const kernels::EmbeddedFile* const types = kernels::find_embedded(kEmbeddedTypes);
   program.headers.push_back({std::string(kTypesHeader), std::string(types->text)});
   const auto is_standard = [](std::string_view option) {

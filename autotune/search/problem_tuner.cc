@@ -173,6 +173,11 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
             ? std::format("the default config {} of {} writes to an input, or before or after an "
                           "output; no other config is tried",
                           to_text(candidate.result.config), to_text(problem))
+        : problem.variant.operation->tolerance > 0
+            ? std::format("the default config {} of {} gives outputs that differ by more than the "
+                          "kernel's tolerance when it runs twice, so no other config can be "
+                          "compared with it; integers, NaN and infinity must be the same bits",
+                          to_text(candidate.result.config), to_text(problem))
             : std::format("the default config {} of {} does not give the same bits twice, so no "
                           "other config can be compared with it; if its outputs are floating-point "
                           "numbers, give the kernel a tolerance",

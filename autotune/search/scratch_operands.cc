@@ -313,7 +313,10 @@ double ScratchOperands::usual_size(std::size_t operand, std::span<const std::byt
   const ElementType type = variant_.types[operand];
   const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::element_size(type));
   double squares = 0;
-  for (std::size_t i = 0; i < count; ++i) squares += std::pow(element_of(bytes, type, i), 2);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double element = element_of(bytes, type, i);
+    if (std::isfinite(element)) squares += std::pow(element, 2);
+  }
   return count > 0 && std::isfinite(squares) ? std::sqrt(squares / static_cast<double>(count)) : 0;
 }
 
@@ -336,13 +339,15 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> by
   const auto [type, step, tolerance] = *allowance_of_type;
   // Absolute error: elements that nearly cancel have the same error as the others.
   const double usual = usual_size(operand, expected);
-  const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::element_size(type));
-  for (std::size_t i = 0; i < count; ++i) {
+  const auto size = static_cast<std::size_t>(kernels::element_size(type));
+  for (std::size_t i = 0; i < bytes.size() / size; ++i) {
+    // NaN and infinity have no distance from themselves.
+    if (std::ranges::equal(bytes.subspan(i * size, size), expected.subspan(i * size, size)))
+      continue;
     const double wanted = element_of(expected, type, i);
     const double allowed = step * std::abs(wanted) + tolerance * std::max(std::abs(wanted), usual);
-    // If only one side is a NaN, the distance is a NaN.
     const double distance = std::abs(element_of(bytes, type, i) - wanted);
-    if (!(distance <= allowed)) return false;
+    if (!std::isfinite(distance) || distance > allowed) return false;
   }
   return true;
 }

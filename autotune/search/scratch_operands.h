@@ -96,7 +96,8 @@ class ScratchOperands {
   [[nodiscard]] std::vector<Part> parts() const;
 
   // How far an element of an output may be from the expected one: `step` of the element, and
-  // `tolerance` of the larger of the element and the usual size.
+  // `tolerance` of the larger of the element and the usual size. NaN and infinity must be equal bit
+  // for bit.
   struct Allowance {
     kernels::ElementType type;
     double step;
@@ -104,8 +105,8 @@ class ScratchOperands {
   };
   // Nothing if no bit may differ, as of integers.
   [[nodiscard]] std::optional<Allowance> allowance(std::size_t output) const;
-  // The root mean square of each operand that is an output with an allowance, 0 if it is not
-  // finite; nothing if the operation has no tolerance.
+  // The root mean square of the finite elements of each operand that is an output with an
+  // allowance, 0 if it overflows; nothing if the operation has no tolerance.
   Result<std::vector<double>> usual_sizes(std::int64_t set) const;
 
   // Where two images of a set differ, ignoring the workspace.

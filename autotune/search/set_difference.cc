@@ -31,6 +31,12 @@ __device__ __forceinline__ double element(const void* data, long long i, int typ
   return value;
 }
 
+__device__ unsigned long long bits_of(const void* data, long long i, int type) {
+  if (type == 0) return static_cast<const unsigned*>(data)[i];
+  if (type == 3) return static_cast<const unsigned long long*>(data)[i];
+  return static_cast<const unsigned short*>(data)[i];
+}
+
 // Sets *found to 1 if a byte differs, or an element by more than it may: ScratchOperands::is_near().
 __global__ void dorajit_set_difference(const unsigned char* data, const unsigned char* expected,
                                        int* found, long long count, int type, double step,
@@ -46,8 +52,9 @@ __global__ void dorajit_set_difference(const unsigned char* data, const unsigned
     for (long long i = first; i < count; i += stride) {
       const double wanted = element(expected, i, type);
       const double allowed = step * fabs(wanted) + tolerance * fmax(fabs(wanted), usual);
-      // If only one side is a NaN, the distance is a NaN.
-      differs |= !(fabs(element(data, i, type) - wanted) <= allowed);
+      const double distance = fabs(element(data, i, type) - wanted);
+      const bool is_near = distance <= allowed && distance < __longlong_as_double(0x7ff0LL << 48);
+      differs |= !is_near && bits_of(data, i, type) != bits_of(expected, i, type);
     }
   }
   if (differs) *found = 1;

@@ -15,7 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kFormat = 1;
-constexpr std::size_t kMaxHeaderBytes = 4096;
 constexpr const char* kHeaderHash = "header_xxh3_128";
 
 struct ResourceField {
@@ -59,7 +58,7 @@ std::string seal(SealKind kind, std::string_view key, const Artifact& content) {
 
 std::expected<Artifact, UnsealFailure> unseal(SealKind kind, std::string_view key,
                                               std::string_view file) {
-  const std::size_t end = file.substr(0, kMaxHeaderBytes).find('\n');
+  const std::size_t end = file.find('\n');
   if (end == std::string_view::npos) return damaged("its header is cut off");
   auto parsed = parse_json(file.substr(0, end));
   if (!parsed || !parsed->is_object()) return damaged("its header is not JSON");

@@ -208,7 +208,7 @@ Status run_compile_worker() {
   Fields result;
   result.add(made ? made->failure : made.error().message);
   if (made) {
-    result.add(made->log.substr(0, made->log.find('\0')));  // NVRTC's logs end with a zero byte
+    result.add(made->log);
     result.add(made->entry);
   }
   const bool is_written =

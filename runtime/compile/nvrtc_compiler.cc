@@ -55,6 +55,8 @@ Result<Artifact> artifact_of(NvrtcOutput made, std::string_view what) {
     std::string message = std::format("{} for {}", made.failure, what);
     if (const auto header = missing_header(made.log); !header.empty()) {
       message += std::format("; \"{}\" is not among its headers", header);
+    } else if (const std::string errors = first_errors(made.log); !errors.empty()) {
+      message += ": " + errors;
     }
     return fail(StatusCode::kCompileError, std::move(message), std::move(made.log));
   }

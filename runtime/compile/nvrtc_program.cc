@@ -61,7 +61,11 @@ class Program {
     return create() ? compile_once(options) : result;
   }
 
-  std::string log() { return text(nvrtc_.log_size, nvrtc_.log); }
+  std::string log() {
+    std::string log = text(nvrtc_.log_size, nvrtc_.log);
+    log.resize(std::min(log.size(), log.find('\0')));  // NVRTC counts the zero byte at the end
+    return log;
+  }
   std::string cubin() { return text(nvrtc_.cubin_size, nvrtc_.cubin); }
   std::string ptx() { return text(nvrtc_.ptx_size, nvrtc_.ptx); }
 
@@ -111,6 +115,32 @@ int largest_before(std::string_view log, std::string_view phrase) {
 }
 
 }  // namespace
+
+std::string_view first_error_line(std::string_view log) {
+  const std::size_t error = log.find("error: ");
+  if (error == std::string_view::npos) return {};
+  const std::size_t begin = log.rfind('\n', error) + 1;  // 0 in the first line
+  return log.substr(begin, std::min(log.find('\n', error), log.size()) - begin);
+}
+
+std::string first_errors(std::string_view log) {
+  constexpr int kMost = 2;
+  constexpr std::size_t kMaxCharacters = 400;  // of one
+  std::string errors;
+  for (int i = 0; i < kMost; ++i) {
+    const std::string_view line = first_error_line(log);
+    if (line.empty()) break;
+    log.remove_prefix(static_cast<std::size_t>(line.end() - log.begin()));
+    std::string error(line.substr(0, kMaxCharacters));
+    const std::string_view notes = log.substr(0, log.find("\n\n"));
+    if (const std::size_t with = notes.find("[with "); with != std::string_view::npos) {
+      error += std::format(
+          " {}", notes.substr(with, notes.find(']', with) + 1 - with).substr(0, kMaxCharacters));
+    }
+    errors += (errors.empty() ? "" : "; ") + error;
+  }
+  return errors;
+}
 
 ResourceUsage parse_resource_report(std::string_view log) {
   return {.registers = largest_before(log, " registers"),

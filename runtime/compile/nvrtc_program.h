@@ -27,6 +27,13 @@ struct NvrtcOutput {
 // Cannot be interrupted. NVRTC's front end compiles for one thread of a process at a time.
 NvrtcOutput run_nvrtc(const NvrtcLibrary& nvrtc, const NvrtcJob& job);
 
+// The first line of a log that has an error; empty where there is none.
+std::string_view first_error_line(std::string_view log);
+
+// The first errors of a log, each with the template arguments that the compiler's notes to it name:
+// `k.cu(3): error: identifier "x" is undefined [with BLOCK=128]`.
+std::string first_errors(std::string_view log);
+
 // Parses the resource figures of ptxas's verbose report; missing figures are zero.
 ResourceUsage parse_resource_report(std::string_view log);
 

@@ -34,12 +34,11 @@ Status DimensionSizes::bind_scalars() {
     // A warm-up or explanation may leave the scalars out.
     if (at(op.dimensions[i].scalar) >= call_.scalars.size()) continue;
     const double value = call_.scalars[at(op.dimensions[i].scalar)];
-    // Up to here every integer is exactly representable as a double.
-    constexpr double kMaxInteger = 0x1p53;
-    if (!(value >= 0 && value <= kMaxInteger) || value != std::floor(value)) {
+    // 2^53 itself is also what the next integer is rounded to.
+    if (!(value >= 0 && value < 0x1p53) || value != std::floor(value)) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("{}: argument `{}` is {}; give an integer from 0 to 2^53", op.name,
-                              op.dimensions[i].name, value));
+                  std::format("{}: argument `{}` is {}; give an integer from 0 to 2^53 - 1",
+                              op.name, op.dimensions[i].name, value));
     }
     const auto size = static_cast<std::int64_t>(value);
     const std::int64_t most = op.dimensions[i].most;

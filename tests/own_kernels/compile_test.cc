@@ -162,6 +162,95 @@ TEST_F(OwnKernelCompileTest, ErrorsNameTheLinesOfTheUsersSource) {
   EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
   EXPECT_THAT(artifact.error().log,
               HasSubstr("kernels/swiglu.cu(3): error: identifier \"nothing\" is undefined"));
+  EXPECT_THAT(
+      artifact.error().message,
+      testing::AllOf(HasSubstr("config BLOCK=256-VEC=4 on sm_90: kernels/swiglu.cu(3): error: "),
+                     testing::EndsWith("(3): error: identifier \"nothing\" is undefined")));
+  // A process of its own cuts texts at a zero byte.
+  const char* hint = getenv("DORAJIT_NVRTC");
+  compile::NvrtcCompiler in_process(hint != nullptr ? hint : "", nullptr);
+  const auto here = in_process.compile(request(json, ElementType::kFloat32, "BLOCK=256-VEC=4"));
+  ASSERT_FALSE(here);
+  EXPECT_EQ(here.error(), artifact.error());
+}
+
+// A launch hands over untyped bytes, so that such a kernel would read and write anything.
+TEST_F(OwnKernelCompileTest, ParametersThatAreNotAsDescribedAreNamed) {
+  const std::string wrong = "' must be of type '";
+  const std::string actual = "dorajit_type_in_source=";
+  for (const auto& [parameters, named, type] : std::initializer_list<std::array<std::string, 3>>{
+           {"const T* gate, const T* up, T* out, int n", "'n" + wrong + "long long'", "int"},
+           {"const T* gate, const T* up, T* out, double n", "'n" + wrong + "long long'", "double"},
+           {"const T* gate, const T* up, T* out, Sizes n", "'n" + wrong + "long long'", "Sizes"},
+           {"const T* gate, const T* up, const T* out, long long n", "'out" + wrong + "float*'",
+            "const T *"},
+           {"T* gate, const T* up, T* out, long long n", "'gate" + wrong + "const float*'", "T *"},
+           {"const T* gate, const double* up, T* out, long long n", "'up" + wrong + "const float*'",
+            "const double *"},
+           {"const T* gate, T up, T* out, long long n", "'up" + wrong + "const float*'", "T"},
+           {"const T* gate, const T* up, T* out", "must have 4 parameters", ""},
+           {"const T* gate, const T* up, T* out, long long n, int m", "must have 4 parameters", ""},
+           {"", "must have 4 parameters", ""},
+       }) {
+    Json json = swiglu();
+    json["source"] = std::format(
+        "struct Sizes {{ long long n; }};\n"
+        "template <int, int> __global__ void swiglu({}) {{}}\n",
+        parameters);
+    const auto artifact = compile(json);
+    ASSERT_FALSE(artifact) << parameters;
+    EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
+    EXPECT_THAT(artifact.error().log, HasSubstr("the description of swiglu("));
+    EXPECT_THAT(artifact.error().log, HasSubstr(named));
+    EXPECT_THAT(artifact.error().message, HasSubstr(named));
+    if (!type.empty()) EXPECT_THAT(artifact.error().message, HasSubstr(actual + type + "]"));
+  }
+}
+
+TEST_F(OwnKernelCompileTest, ParametersOfTheSameMeaningAreServed) {
+  for (const char* const kernels : {
+           "template <int, int> __global__ void swiglu(const T* const __restrict__ gate, "
+           "const volatile T* up, T* __restrict__ out, const long n) {} // no more lines",
+           "template <int, int> __global__ void swiglu(const T*, const T*, volatile T*, "
+           "unsigned long long) {}",
+           "template <class, int> __global__ void swiglu(int) {}\n"
+           "template <int, int> __global__ void swiglu(const T*, const T*, T*, unsigned long) {}",
+       }) {
+    for (const char* const standard : {"--std=c++11", "--std=c++20"}) {
+      Json json = swiglu();
+      json["source"] = kernels;
+      json["options"] = {standard};
+      const auto artifact = compile(json);
+      EXPECT_TRUE(artifact) << kernels << artifact.error().message << artifact.error().log;
+    }
+  }
+}
+
+TEST_F(OwnKernelCompileTest, ToolkitsTypesOf16BitsAreServed) {
+  for (const auto& [type, name] : {std::pair{ElementType::kFloat16, "__half"},
+                                   std::pair{ElementType::kBfloat16, "__nv_bfloat16"}}) {
+    Json json = swiglu();
+    json["source"] = std::format(
+        "struct __align__(2) {0} {{ unsigned short bits; }};\n"
+        "extern \"C\" __global__ void swiglu(const {0}* gate, const T* up, "
+        "{0}* out, long long n) {{}}\n",
+        name);
+    json["entry"] = "swiglu";
+    const auto artifact = compile(json, type);
+    EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+    EXPECT_FALSE(compile(json, ElementType::kFloat32));
+  }
+}
+
+TEST_F(OwnKernelCompileTest, NoErrorOfASourceIsOfTheComparison) {
+  for (const std::string& head : {"template <int, int>", "extern \"C\""}) {
+    Json json = swiglu();
+    json["source"] = head + " __global__ void swiglu(const T*, const T*, T*, long long n) {\n";
+    json["entry"] = head.contains('<') ? "swiglu<BLOCK, VEC>" : "swiglu";
+    const auto artifact = compile(json);
+    ASSERT_FALSE(artifact);
+    EXPECT_THAT(artifact.error().log, testing::Not(HasSubstr("dorajit_")));
+  }
 }
 
 // Its key does not depend on such a file.

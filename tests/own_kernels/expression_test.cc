@@ -147,6 +147,25 @@ TEST(ExpressionTest, RefusalNamesThePlace) {
               HasSubstr("expression \"n + * 2\", character 5: a value was expected and not \"*\""));
 }
 
+TEST(ExpressionTest, OperatorOfAnotherLanguageIsRefusedWithWhatToWriteInstead) {
+  for (const auto& [text, refusal] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"n // 2", "character 3: there is no `//`; write `/`, which rounds towards zero"},
+           {"(n // 2) * VEC", "character 4: there is no `//`"},
+           {"min(n // 2, VEC)", "character 7: there is no `//`"},
+           {"ceil_div(n ** 2, VEC)", "there is no `**`; write a product, as in `a * a`"},
+           {"n > 1 && VEC > 1", "there is no `&&`; write `and`"},
+           {"n > 1 || VEC > 1", "there is no `||`; write `or`"},
+           {"!(n > 1)", "character 1: there is no `!`; write `not`"},
+           {"n > 1 and !VEC", "there is no `!`"},
+           {"n = 1", "there is no `=`; write `==`"},
+           {"n << 1", "there is no `<<`; write a product with a power of two"},
+           {"n >> 1", "there is no `>>`"},
+           {"n > 1 ? VEC : 1", "there is no `?`; write a sum of products with comparisons"},
+           {"VEC if n > 1 else 1", "there is no `if`"}}) {
+    EXPECT_THAT(refusal_of(text), HasSubstr(refusal)) << text;
+  }
+}
+
 TEST(ExpressionTest, NestingAndLengthAreBounded) {
   const auto nested = [](std::size_t depth) {
     return std::string(depth, '(') + "n" + std::string(depth, ')');

@@ -46,7 +46,7 @@ TEST_F(OwnKernelLaunchTest, SizeThatTensorsContradictIsRefused) {
 TEST_F(OwnKernelLaunchTest, IntegerThatIsNoneIsRefused) {
   const auto engine = make_engine();
   SwigluCall call(100);
-  for (const double value : {99.5, -1.0, std::nan(""), 1e300}) {
+  for (const double value : {99.5, -1.0, std::nan(""), 0x1p53, -0x1p63, 1e300}) {
     const auto outcome = call.run(engine.get(), create(swiglu()), value);
     EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT) << value;
     EXPECT_THAT(outcome.message, HasSubstr("argument `n` is")) << value;

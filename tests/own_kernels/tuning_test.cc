@@ -176,6 +176,21 @@ TEST_F(OwnKernelTuningTest, DefaultThatVariesIsSaidToNeedATolerance) {
   EXPECT_THAT(log.text(), HasSubstr("does not give the same bits twice"));
 }
 
+TEST_F(OwnKernelTuningTest, DefaultThatVariesBeyondItsToleranceIsSaidTo) {
+  behaviours()["swiglu<256, 1>"].spoil = [](float* out, long long) {
+    static float noise = 0;
+    out[0] += noise += 1e6F;
+  };
+  set_variable("DORAJIT_LOG", "warning");
+  const bindings::LogCapture log;
+  const auto engine = make_engine();
+  SwigluCall call(4096);
+  Json json = swiglu();
+  json["tolerance"] = 1e-3;
+  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_THAT(log.text(), HasSubstr("differ by more than the kernel's tolerance"));
+}
+
 // 4104 and 8000 share a problem whose winner has vectors of 8; 4104 % 16 is not 0.
 TEST_F(OwnKernelTuningTest, CallThatTheWinnerDoesNotFitRunsTheDefault) {
   Json json = swiglu();

@@ -14,6 +14,7 @@
 #include "runtime/compile/file_identity.h"
 #include "runtime/compile/host_compiler.h"
 #include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_program.h"
 #include "runtime/compile/subprocess.h"
 #include "tests/fakes/memory_artifact_store.h"
 #include "tests/fakes/scoped_environment.h"
@@ -234,6 +235,26 @@ TEST(ResourceReport, IsParsedFromThePtxasLog) {
                                   .spill_store_bytes = 12,
                                   .spill_load_bytes = 16}));
   EXPECT_EQ(parse_resource_report(""), ResourceUsage{});
+}
+
+TEST(CompilerLog, FirstErrorsHaveTheirTemplateArguments) {
+  constexpr std::string_view kLog =
+      "k.cu(1): warning #177-D: variable \"x\" was declared but never referenced\n"
+      "\n"
+      "k.cu(3): error: identifier \"y\" is undefined\n"
+      "    y = 1;\n"
+      "    ^\n"
+      "          detected during instantiation of \"void k<BLOCK>() [with BLOCK=128]\" \n"
+      "\n"
+      "k.cu(4): error: expected a \";\"\n"
+      "\n"
+      "k.cu(5): error: a third one\n";
+  EXPECT_EQ(first_error_line(kLog), "k.cu(3): error: identifier \"y\" is undefined");
+  EXPECT_EQ(first_errors(kLog),
+            "k.cu(3): error: identifier \"y\" is undefined [with BLOCK=128]; "
+            "k.cu(4): error: expected a \";\"");
+  EXPECT_EQ(first_errors("ptxas info    : 0 bytes gmem"), "");
+  EXPECT_EQ(first_errors(std::string(5000, 'x') + "error: " + "[with").size(), 400U);
 }
 
 class Nvrtc : public testing::Test {

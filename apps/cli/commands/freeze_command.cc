@@ -35,12 +35,9 @@ Result<std::vector<cache::LockEntry>> as_here(const std::vector<cache::LockEntry
   std::vector<cache::LockEntry> here;
   for (const cache::LockEntry& entry : entries) {
     progress.show(std::format("checking {}", entry.problem));
-    const auto problem = launch::parse_problem(entry.problem);
-    if (!problem) {
-      return fail(StatusCode::kIoError, std::format("invalid problem key \"{}\"", entry.problem));
-    }
+    DORAJIT_ASSIGN(const launch::Problem problem, parse_key(entry.problem));
     if (auto found =
-            autotune::fingerprint_of(*problem, entry.config, *chosen.device, engine.kernels())) {
+            autotune::fingerprint_of(problem, entry.config, *chosen.device, engine.kernels())) {
       here.push_back(*std::move(found));
     } else {
       Error& failure = failures.emplace_back(std::move(found).error());
@@ -91,7 +88,11 @@ Result<std::vector<launch::Problem>> wanted_problems(const ChosenDevice& chosen,
   DORAJIT_TRY(store.readable());
   for (const cache::Winner& winner : winners) {
     if (winner.device != chosen.device->info().fingerprint) continue;
-    if (const auto problem = launch::parse_problem(winner.problem)) problems.push_back(*problem);
+    if (const auto problem = parse_key(winner.problem)) {
+      problems.push_back(*problem);
+    } else {
+      print_note(std::format("{} is left out: {}", winner.problem, problem.error().message));
+    }
   }
   if (!problems.empty()) return problems;
   return fail(StatusCode::kInvalidArgument,

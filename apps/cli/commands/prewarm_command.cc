@@ -21,6 +21,7 @@
 #include "apps/cli/terminal/text_format.h"
 #include "autotune/engine_factory.h"
 #include "kernel_templates/config_text.h"
+#include "runtime/compile/nvrtc_program.h"
 
 namespace dorajit::cli {
 namespace {
@@ -82,14 +83,29 @@ void tune_all(PrewarmReport& report, Engine& engine, ProgressBar& progress) {
   }
 }
 
+// A fault of a source is met for each config and architecture: each error once, and how often.
 void print_errors(const PrewarmReport& report) {
+  std::vector<std::pair<const Error*, int>> met;
+  const auto add = [&met](const Error& error) {
+    const auto what = [](const Error& of) {
+      const std::string_view line = compile::first_error_line(of.log);
+      return line.empty() ? std::string_view(of.message) : line;
+    };
+    const auto same = std::ranges::find_if(
+        met, [&](const auto& other) { return what(*other.first) == what(error); });
+    same == met.end() ? void(met.emplace_back(&error, 0)) : void(++same->second);
+  };
   for (const PrewarmedTarget& one : report.targets) {
     for (const ArtifactBuild& build : one.builds) {
-      if (!build.artifact) print_error(build.artifact.error());
+      if (!build.artifact) add(build.artifact.error());
     }
   }
   for (const PrewarmedProblem& one : report.tuned) {
-    if (!one.answer) print_error(one.answer.error());
+    if (!one.answer) add(one.answer.error());
+  }
+  for (const auto& [error, others] : met) {
+    print_error(*error);
+    if (others > 0) print_note(std::format("the same error {} more times", others));
   }
 }
 

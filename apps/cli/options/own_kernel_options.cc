@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <format>
 #include <optional>
@@ -132,9 +133,11 @@ void add_own_kernel_options(CLI::App& app, OwnKernelOptions& options) {
 }
 
 Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions& options,
-                                                         const VariantOptions& types) {
+                                                         const VariantOptions& types,
+                                                         bool needs_problem) {
   DORAJIT_ASSIGN(const std::string description, read_description(options.file));
   DORAJIT_ASSIGN(const kernels::Operation* kernel, own_kernels::make_kernel(description));
+  if (options.with.empty() && !needs_problem) return std::vector<launch::Problem>();
   DORAJIT_ASSIGN(const kernels::Variant variant, variant_of(*kernel, types));
   if (options.with.empty()) {
     return fail(StatusCode::kInvalidArgument,
@@ -148,6 +151,22 @@ Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions&
     problems.push_back(launch::make_problem(variant, kernels::DeviceKind::kCuda, sizes));
   }
   return problems;
+}
+
+Result<launch::Problem> parse_key(std::string_view key) {
+  const auto problem = launch::parse_problem(key);
+  if (problem && std::has_single_bit(static_cast<unsigned>(problem->vector_width))) return *problem;
+  const std::string_view name = key.substr(0, key.find('/'));
+  if (name.contains('@') && kernels::find_operation(name) == nullptr) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("the own kernel {} is not known here; give its description by --kernel "
+                            "FILE.json",
+                            name));
+  }
+  return fail(StatusCode::kInvalidArgument,
+              std::format("invalid problem key \"{}\"; one looks like "
+                          "compose/bf16,bf16,f32,bf16/v8/c4096/r12",
+                          key));
 }
 
 }  // namespace dorajit::cli

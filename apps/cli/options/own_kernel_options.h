@@ -22,11 +22,15 @@ struct OwnKernelOptions {
 // Declares --kernel and --with.
 void add_own_kernel_options(CLI::App& app, OwnKernelOptions& options);
 
-// The problems of the kernel, one for each --with, of the element types of all tensors (--types),
-// or else of the one (--type) where the description leaves a choice. kInvalidArgument for a
-// description that cannot be served, or integers that are not its own; kIoError for a file that
-// cannot be read.
+// Makes the kernel known. Its problems, one for each --with, which `needs_problem` asks for, of the
+// element types of all tensors (--types), or else of the one (--type) where the description leaves
+// a choice. kInvalidArgument for a description that cannot be served, or integers that are not its
+// own; kIoError for a file that cannot be read.
 Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions& options,
-                                                         const VariantOptions& types);
+                                                         const VariantOptions& types,
+                                                         bool needs_problem = true);
+
+// The problem of a key; kInvalidArgument names the kernel whose description is missing here.
+Result<launch::Problem> parse_key(std::string_view key);
 
 }  // namespace dorajit::cli

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <format>
 #include <string_view>
@@ -57,12 +56,10 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   for (int number = 1; !rest.empty(); ++number) {
     const std::string_view line = plain(cache::cut_line(rest), number);
     if (line.empty() || line.starts_with('#')) continue;
-    const auto problem = launch::parse_problem(line);
-    if (!problem || !std::has_single_bit(static_cast<unsigned>(problem->vector_width))) {
-      return fail(StatusCode::kInvalidArgument,
-                  std::format("{}:{}: invalid problem key \"{}\"; one looks like "
-                              "compose/bf16,bf16,f32,bf16/v8/c4096/r12",
-                              path, number, line));
+    const auto problem = parse_key(line);
+    if (!problem) {
+      return fail(problem.error().code,
+                  std::format("{}:{}: {}", path, number, problem.error().message));
     }
     problems.push_back(*problem);
   }
@@ -119,7 +116,7 @@ Status check_problem_options(const ProblemOptions& options, const std::string& c
       return fail(StatusCode::kInvalidArgument,
                   "the sizes of a problem of --kernel are given by --with NAME=SIZE,...");
     }
-    DORAJIT_TRY(own_kernel_problems(options.own_kernel, options.variant));
+    DORAJIT_TRY(own_kernel_problems(options.own_kernel, options.variant, options.file.empty()));
     return {};
   }
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
@@ -141,7 +138,8 @@ Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options
     DORAJIT_ASSIGN(wanted, read_problems(options.file));
   }
   if (!options.own_kernel.file.empty()) {
-    DORAJIT_ASSIGN(const auto own, own_kernel_problems(options.own_kernel, options.variant));
+    DORAJIT_ASSIGN(const auto own,
+                   own_kernel_problems(options.own_kernel, options.variant, options.file.empty()));
     wanted.insert(wanted.end(), own.begin(), own.end());
   } else {
     DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));

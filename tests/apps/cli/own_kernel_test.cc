@@ -58,6 +58,26 @@ TEST_F(CliOwnKernel, CpuIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(lock));
 }
 
+TEST_F(CliOwnKernel, MissingDescriptionIsNamed) {
+  const std::string file = sandbox_.folder() + "/problems.txt";
+  std::ofstream(file) << "swiglu@0123456789ab/f32,f32,f32/v8/n3\n";
+  for (const char* const command : {"explain", "freeze", "show", "tune"}) {
+    const CliResult refused = sandbox_.run({command, "--device", "cpu", "--from", file});
+    EXPECT_NE(refused.exit_code, 0) << command;
+    EXPECT_THAT(refused.err,
+                HasSubstr("problems.txt:1: the own kernel swiglu@0123456789ab is not known here; "
+                          "give its description by --kernel FILE.json"))
+        << command;
+  }
+  // With it no integers are needed.
+  const std::string key = run({"prewarm", "--arch", "sm_90", "--list"}).out;
+  std::ofstream(file) << key;
+  const CliSandbox another;
+  EXPECT_THAT(another.run({"show", "--from", file}).err, HasSubstr("is not known here"));
+  const CliResult shown = another.run({"show", "--from", file, "--kernel", description_});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+}
+
 TEST_F(CliOwnKernel, ShowListsOnlyItsProblem) {
   tune_another_problem();
   const CliResult shown = run({"show", "--json"});

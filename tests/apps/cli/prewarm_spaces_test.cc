@@ -21,11 +21,12 @@ std::vector<std::string> native_cpu() {
 }
 
 // A description in the sandbox's folder.
-std::string scale_kernel(const CliSandbox& sandbox) {
+std::string scale_kernel(const CliSandbox& sandbox, std::string_view body = "") {
   std::string file = sandbox.folder() + "/scale.json";
   std::ofstream(file) << R"json({
     "name": "scale", "entry": "scale<BLOCK>", "grid": "ceil_div(n, BLOCK)", "block": "BLOCK",
-    "source": "template <int BLOCK> __global__ void scale(const T* x, T* out, long long n) {}",
+    "source": "template <int BLOCK> __global__ void scale(const T* x, T* out, long long n) {)json"
+                      << body << R"json(}",
     "arguments": [["x", "in", "T[n]"], ["out", "out", "T[n]"], ["n", "int64"]],
     "types": {"T": ["float32", "bfloat16"]}, "parameters": {"BLOCK": [64, 128, 256]},
     "default": {"BLOCK": 256}, "key": ["T", "bucket(n)"]})json";
@@ -45,6 +46,22 @@ TEST(CliPrewarmSpaces, EveryConfigOfAnOwnKernelIsCompiled) {
   EXPECT_EQ(first.document()["summary"]["artifacts"], 3);
   EXPECT_EQ(first.document()["summary"]["compiled"], 3);
   EXPECT_EQ(sandbox.run(arguments).document()["summary"]["compiled"], 0);
+}
+
+TEST(CliPrewarmSpaces, ErrorOfEveryConfigAndArchitectureIsPrintedOnce) {
+  const CliSandbox sandbox;
+  const CliResult failed =
+      sandbox.run({"prewarm", "--arch", "sm_80,sm_90", "--kernel",
+                   scale_kernel(sandbox, "undefined(BLOCK);"), "--with", "n=64", "--type", "f32"});
+  if (failed.exit_code == kUnavailable) GTEST_SKIP() << failed.err;
+  EXPECT_EQ(failed.exit_code, kFailed);
+  const std::string error = "scale.cu(1): error: identifier \"undefined\" is undefined";
+  // In the message, and in the log.
+  const std::size_t first = failed.err.find(error);
+  const std::size_t second = failed.err.find(error, first + 1);
+  ASSERT_NE(second, std::string::npos) << failed.err;
+  EXPECT_EQ(failed.err.find(error, second + 1), std::string::npos) << failed.err;
+  EXPECT_THAT(failed.err, HasSubstr("dorajit: the same error 5 more times\n"));
 }
 
 TEST(CliPrewarmSpaces, OwnKernelNeedsAProblemAndAGpuArchitecture) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "autotune/search/scratch_operands.h"
@@ -42,9 +43,11 @@ TEST(TolerantOperations, SixteenBitOutputsMayDifferByOneRoundingStep) {
 }
 
 // The result of the comparison after `spoil` has changed an element of the reference's output, in
-// f32 or in bf16. `spoil` gets the output's root mean square.
+// f32 or in bf16. `spoil` gets the output's root mean square. The element may be expected to be
+// another one than the reference's.
 ScratchOperands::Difference compare_spoiled(
-    kernels::ElementType type, const std::function<double(double value, double usual)>& spoil) {
+    kernels::ElementType type, const std::function<double(double value, double usual)>& spoil,
+    std::optional<double> wanted = {}) {
   const Variant variant{.operation = &kernels::operation("compose_low_rank"),
                         .types = {kBfloat16, kBfloat16, type, kFloat32, kAbsent, type, kAbsent}};
   device::CpuDevice device;
@@ -53,13 +56,14 @@ ScratchOperands::Difference compare_spoiled(
   EXPECT_TRUE(operands) << operands.error().message;
   std::vector<std::byte> outputs = operands->reference_outputs(0).value();
   const std::vector<std::byte> image = operands->read(0).value();
-  const std::vector<std::byte> expected = operands->with_outputs(image, outputs);
   const kernels::OperandArgument place{.data = outputs.data(), .row_stride = 16};
   double squares = 0;
   for (int i = 0; i < 16; ++i) {
     squares += std::pow(kernels::load_element<double>(place, type, 0, i), 2);
   }
   const double value = kernels::load_element<double>(place, type, 0, 3);
+  if (wanted) kernels::store_element(place, type, 0, 3, *wanted);
+  const std::vector<std::byte> expected = operands->with_outputs(image, outputs);
   kernels::store_element(place, type, 0, 3, spoil(value, std::sqrt(squares / 16)));
   return operands->compare(operands->with_outputs(image, outputs), expected,
                            ScratchOperands::Closeness::kWithinTolerance);
@@ -79,6 +83,22 @@ TEST(TolerantOperations, OutputsBeyondTheToleranceAreRefused) {
                             }),
             kOutputs);
   EXPECT_EQ(compare_spoiled(kFloat32, times(std::numeric_limits<double>::quiet_NaN())), kOutputs);
+}
+
+TEST(TolerantOperations, NanAndInfinityAreNearTheSameBitsAlone) {
+  using enum ScratchOperands::Difference;
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto to = [](double made) { return [made](double, double) { return made; }; };
+  for (const auto type : {kFloat32, kBfloat16}) {
+    EXPECT_EQ(compare_spoiled(type, to(kNan), kNan), kNone);
+    EXPECT_EQ(compare_spoiled(type, to(kInfinity), kInfinity), kNone);
+    EXPECT_EQ(compare_spoiled(type, to(-kInfinity), kInfinity), kOutputs);
+    EXPECT_EQ(compare_spoiled(type, to(1), kInfinity), kOutputs);
+    EXPECT_EQ(compare_spoiled(type, to(kInfinity), 1), kOutputs);
+    EXPECT_EQ(compare_spoiled(type, to(kNan), kInfinity), kOutputs);
+    EXPECT_EQ(compare_spoiled(type, to(1), kNan), kOutputs);
+  }
 }
 
 // The tensor memory accelerator moves them, even if their elements are half as wide as the

@@ -45,6 +45,19 @@ TEST(ArtifactFiles, RoundTripsThroughAnotherInstance) {
   EXPECT_FALSE(files.find(key(2)));
 }
 
+// Templates of templates have such symbols.
+TEST(ArtifactFiles, SymbolOfAnyLengthIsKept) {
+  const TemporaryDirectory directory;
+  ArtifactFiles files(directory.path());
+  Artifact artifact = sample();
+  artifact.entry = "_Z" + std::string(2 << 20, 's');
+  files.insert(key(1), artifact);
+  const auto found = files.find(key(1));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->entry, artifact.entry);
+  EXPECT_EQ(found->code, artifact.code);
+}
+
 TEST(ArtifactFiles, StoresAnEmptyArtifact) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path());
