@@ -1,4 +1,7 @@
-"""The compiler that a configuration chooses where the user names none: compiler_choice_test.py CMAKE"""
+"""The compiler that a configuration chooses where the user names none, and the systems that it refuses:
+
+compiler_choice_test.py CMAKE
+"""
 
 import pathlib
 import shutil
@@ -71,6 +74,13 @@ class CompilerChoice(unittest.TestCase):
         self.assertIn("without libc++: install", self.refusal(("clang", "20.1.0", False)))
         self.assertEqual(self.refusal(("icx", "''", False)), "it is neither GCC nor clang")
         self.assertEqual(self.refusal(("g++", "14.2.0", False)), "")
+
+    def test_other_systems_are_refused_by_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([CMAKE, "-S", SCRIPT.parents[1], "-B", folder, "-DCMAKE_SYSTEM_NAME=FreeBSD"],
+                                  capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("dorajit runs on Linux only, not on FreeBSD", " ".join(done.stderr.split()))
 
 
 if __name__ == "__main__":
