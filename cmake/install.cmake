@@ -18,8 +18,15 @@ install(CODE "
   include(\"${PROJECT_SOURCE_DIR}/cmake/installed_docs.cmake\")")
 install(DIRECTORY "${PROJECT_BINARY_DIR}/installed_docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
-if(TARGET dorajit_cli)
-  install(TARGETS dorajit_cli dorajitd RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+foreach(program dorajit_cli dorajitd)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    # bash looks for a file with the name of the program.
+    install(FILES "${PROJECT_SOURCE_DIR}/apps/cli/completion.bash" RENAME $<TARGET_FILE_NAME:${program}>
+            DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+  endif()
+endforeach()
+if(TARGET dorajitd)
   # A unit contains the absolute path of its program, which is only known at installation.
   install(CODE "
     set(bindir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")

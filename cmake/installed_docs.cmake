@@ -1,8 +1,8 @@
-# Writes README.md and docs/*.md of SOURCE into the folder OUTPUT, side by side. Links are changed to the paths
+# Writes README.md, CHANGELOG.md and docs/*.md of SOURCE into the folder OUTPUT, side by side. Links are changed to the paths
 # of an installation; HEADERS is the path from there to its headers. Links to files that are not installed
 # become plain text.
 file(REMOVE_RECURSE "${OUTPUT}")
-file(GLOB pages "${SOURCE}/README.md" "${SOURCE}/docs/*.md")
+file(GLOB pages "${SOURCE}/README.md" "${SOURCE}/CHANGELOG.md" "${SOURCE}/docs/*.md")
 foreach(page IN LISTS pages)
   cmake_path(GET page FILENAME name)
   file(READ "${page}" text)

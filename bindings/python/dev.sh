@@ -77,9 +77,21 @@ test_python() {
     DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
-# build_wheels [--check] DIR [PYTHON...]: makes the source distribution, and from it a wheel for each
-# interpreter. --check tests each wheel in its own environment. auditwheel sets the wheel's tag to the
-# oldest glibc that it runs with.
+# every_interpreter: prints a path for each version in pyproject.toml. uv finds those that are here and fetches the others.
+every_interpreter() {
+  local version
+  pip_install uv || die "uv, which finds and fetches interpreters, could not be fetched from PyPI"
+  for version in $(sed -n 's/.*"Programming Language :: Python :: \(3\.[0-9]*\)".*/\1/p' "$root/pyproject.toml"); do
+    "$python" -m uv python find --no-project --system "$version" ||
+      { "$python" -m uv python install --quiet "$version" >&2 &&
+        "$python" -m uv python find --no-project --system "$version"; } ||
+      die "no Python $version is here and uv cannot fetch one: install it, or name the interpreters to make wheels for"
+  done
+}
+
+# build_wheels [--check] DIR [PYTHON...]: makes the source distribution, from it a wheel for each interpreter, and
+# SHA256SUMS of all. --check tests each wheel in its own environment. auditwheel sets the wheel's tag to the oldest glibc
+# that it runs with.
 build_wheels() {
   local check='' out interpreter version raw wheel scratch=$root/build/wheel
   if [[ $1 == --check ]]; then check=yes; shift; fi
@@ -94,7 +106,7 @@ build_wheels() {
     version=$("$interpreter" --version) || die "no Python runs as $interpreter: give the path of one"
     say "building the wheel for $version"
     raw=$(mktemp -d -p "$scratch")
-    CXX=$compiler "$interpreter" -m pip wheel --quiet --disable-pip-version-check --no-deps \
+    CXX=$compiler "$python" -m pip --python "$interpreter" wheel --quiet --disable-pip-version-check --no-deps \
       --config-settings=build-dir="$raw/build" --wheel-dir "$raw" "$scratch/source" >&2
     PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$raw/tagged" \
       "$raw"/*.whl >&2
@@ -105,4 +117,5 @@ build_wheels() {
     done
   done
   mv "$scratch"/*.tar.gz "$out"
+  (cd "$out" && sha256sum -- *.whl *.tar.gz >SHA256SUMS)
 }

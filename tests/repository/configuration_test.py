@@ -1,4 +1,6 @@
-"""The compiler that a configuration chooses where the user names none: compiler_choice_test.py CMAKE"""
+"""The compiler that a configuration chooses where the user names none, systems that it refuses, and what options leave out:
+configuration_test.py CMAKE
+"""
 
 import pathlib
 import shutil
@@ -71,6 +73,30 @@ class CompilerChoice(unittest.TestCase):
         self.assertIn("without libc++: install", self.refusal(("clang", "20.1.0", False)))
         self.assertEqual(self.refusal(("icx", "''", False)), "it is neither GCC nor clang")
         self.assertEqual(self.refusal(("g++", "14.2.0", False)), "")
+
+
+class Configuration(unittest.TestCase):
+    def configure(self, *options):
+        """(exit code, output in one line, what an installation would contain)."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([CMAKE, "-S", SCRIPT.parents[1], "-B", folder, "-DDORAJIT_BUILD_TESTS=OFF", *options],
+                                  capture_output=True, text=True, check=False)
+            script = pathlib.Path(folder, "cmake_install.cmake")
+            return done.returncode, " ".join(done.stderr.split()), script.read_text() if script.is_file() else ""
+
+    def test_other_systems_are_refused_by_name(self):
+        code, errors, _ = self.configure("-DCMAKE_SYSTEM_NAME=FreeBSD")
+        self.assertNotEqual(code, 0)
+        self.assertIn("dorajit runs on Linux only, not on FreeBSD", errors)
+
+    def test_each_program_is_installed_without_the_other(self):
+        for left_out, kept, other in (("DAEMON", "dorajit", "dorajitd"), ("CLI", "dorajitd", "dorajit")):
+            code, errors, installs = self.configure(f"-DDORAJIT_BUILD_{left_out}=OFF")
+            self.assertEqual(code, 0, errors)
+            for place in ("bin/", 'RENAME "'):  # the program, its completion
+                self.assertIn(f'{place}{kept}"', installs)
+                self.assertNotIn(f'{place}{other}"', installs)
+            self.assertEqual("dorajitd.service" in installs, kept == "dorajitd")
 
 
 if __name__ == "__main__":
