@@ -38,8 +38,9 @@ class Plan(typing.NamedTuple):
 
 
 def plan(operation, inputs, outputs=()):
-    """The Plan of a call of the operation with these tensors, None for those that are left
-    out. Operations without channels take only contiguous tensors."""
+    """The Plan of a call of the operation with these tensors, None for those that are left out. Operations with one shape
+    and without channels take only contiguous tensors; where there are several shapes, matrices are rows of contiguous
+    elements, and vectors are contiguous."""
     operands = operation.inputs + operation.outputs
     tensors = (*inputs, *outputs, *(None,) * (len(operation.outputs) - len(outputs)))
     given = {one.name: tensor for one, tensor in zip(operands, tensors) if tensor is not None}
@@ -48,14 +49,15 @@ def plan(operation, inputs, outputs=()):
         reason = "float64 operands are mixed with others"
     if reason is not None:
         return Plan(reason)
-    if not operation.has_one_shape:
-        return _plan_rows(operands, tensors)
-    if operation.has_channels:
+    if operation.has_one_shape and operation.has_channels:
         return _plan_views(operands, tensors)
-    loose = next((name for name, one in given.items() if not one.is_contiguous()), None)
-    added = int(inputs[0].dim() == 0)
-    return Plan(loose and f"`{loose}` is not contiguous", loose is not None, added > 0,
-                tuple(_grown(one, added) for one in tensors))
+    for one in operands:
+        tensor = given.get(one.name)
+        columns = 1 if len(one.dimensions) > 1 and not operation.has_one_shape else None
+        if tensor is not None and not _flattens(tensor, columns):
+            return Plan(_no_rows(one.name, tensor), strides_only=True)
+    added = int(operation.has_one_shape and inputs[0].dim() == 0)
+    return Plan(changed=added > 0, operands=tuple(_grown(one, added) for one in tensors))
 
 
 def unfit(name, tensor):
@@ -83,19 +85,6 @@ def _has_memory(tensor):
     return True
 
 
-def _plan_rows(operands, tensors):
-    """The Plan for an operation with several shapes: matrices are rows of contiguous elements, vectors are
-    contiguous."""
-    for operand, tensor in zip(operands, tensors):
-        if tensor is None:
-            continue
-        is_fit = (_flattens(tensor, min(tensor.dim(), 1)) if len(operand.dimensions) > 1
-                  else tensor.is_contiguous())
-        if not is_fit:
-            return Plan(_no_rows(operand.name, tensor), strides_only=True)
-    return Plan(operands=tuple(tensors))
-
-
 def _plan_views(operands, tensors):
     matrices = {one.name: tensor for one, tensor in zip(operands, tensors)
                 if not one.is_per_channel and tensor is not None}
@@ -105,10 +94,8 @@ def _plan_views(operands, tensors):
 
     def along_channels(tensor):
         """A tensor with one element per channel, with as many dimensions as the views of matrices."""
-        beside = over_channels(tensor, gain)
-        wide = beside.reshape((1,) * (dims - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims, 0):]))
-        wide = _grown(wide, added)
-        return wide if wide.is_contiguous() else wide.contiguous()
+        shape = (1,) * (dims + added - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims - added, 0):])
+        return over_channels(tensor, gain).reshape(shape).contiguous()
 
     wide = along_channels(gain)
     if sum(size != 1 for size in wide.shape) > 1:
@@ -156,17 +143,23 @@ def _column_dims(matrix, gain):
     return max(axis, 1)
 
 
-def _flattens(tensor, column_dims):
+def _flattens(tensor, column_dims=None):
+    """Whether the tensor is a matrix with rows of contiguous elements and one stride between them.
+
+    Args:
+        column_dims: how many dimensions, counted from the last, form the columns; None: all.
+    """
     if tensor.numel() == 0:
         return True
-    dims = [(size, stride) for size, stride in zip(tensor.shape, tensor.stride())]
+    dims = list(zip(tensor.shape, tensor.stride()))[::-1]
+    column_dims = len(dims) if column_dims is None else min(column_dims, len(dims))
     columns = 1
-    for size, stride in reversed(dims[len(dims) - column_dims:]):
+    for size, stride in dims[:column_dims]:
         if size != 1 and stride != columns:
             return False
         columns *= size
     expected = None
-    for size, stride in reversed(dims[:len(dims) - column_dims]):
+    for size, stride in dims[column_dims:]:
         if size == 1:
             continue
         if stride != expected if expected is not None else stride < columns:
