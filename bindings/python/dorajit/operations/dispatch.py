@@ -57,7 +57,8 @@ def plan(operation, inputs, outputs=()):
         if tensor is not None and not _flattens(tensor, columns):
             return Plan(_no_rows(one.name, tensor), strides_only=True)
     added = int(operation.has_one_shape and inputs[0].dim() == 0)
-    return Plan(changed=added > 0, operands=tuple(_grown(one, added) for one in tensors))
+    return Plan(changed=added > 0, operands=tuple(
+        None if one is None else one[(None,) * added] for one in tensors))
 
 
 def unfit(name, tensor):
@@ -86,44 +87,34 @@ def _has_memory(tensor):
 
 
 def _plan_views(operands, tensors):
-    matrices = {one.name: tensor for one, tensor in zip(operands, tensors)
-                if not one.is_per_channel and tensor is not None}
-    gain = next(tensor for one, tensor in zip(operands, tensors) if one.is_per_channel)
-    dims = next(iter(matrices.values())).dim()
-    added = max(2 - dims, 0)
+    """The Plan of an operation with channels: views in the order of dimensions, or in that of memory."""
+    place = next(place for place, one in enumerate(operands) if one.is_per_channel)
+    first, gain = tensors[0], tensors[place]
+    dims = max(first.dim(), 2)
 
-    def along_channels(tensor):
-        """A tensor with one element per channel, with as many dimensions as the views of matrices."""
-        shape = (1,) * (dims + added - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims - added, 0):])
+    def view(operand, tensor):
+        if not operand.is_per_channel:
+            return tensor[(None,) * (dims - tensor.dim())]
+        shape = (1,) * (dims - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims, 0):])
         return over_channels(tensor, gain).reshape(shape).contiguous()
 
-    wide = along_channels(gain)
+    given = [(one, tensor, view(one, tensor)) for one, tensor in zip(operands, tensors) if tensor is not None]
+    wide = view(operands[place], gain)
     if sum(size != 1 for size in wide.shape) > 1:
         return Plan("`gain` varies along more than one dimension")
-    per_channel = [tensor for one, tensor in zip(operands, tensors)
-                   if one.is_per_channel and tensor is not None]
-    is_new = (any(one.shape != gain.shape or along_channels(one).data_ptr() != one.data_ptr()
-                  for one in per_channel) or (gain.dim() <= 1 and gain.numel() == 1))
-    views = {name: _grown(tensor, added) for name, tensor in matrices.items()}
-    in_order = list(range(wide.dim()))
-    reasons = []
-    for order in (in_order, _memory_order(next(iter(views.values())))):
-        turned = {name: tensor.permute(*order) for name, tensor in views.items()}
-        columns = _column_dims(next(iter(turned.values())), wide.permute(*order))
-        loose = next((name for name, one in turned.items() if not _flattens(one, columns)), None)
-        reasons.append(loose and _no_rows(loose, turned[loose]))
-        if reasons[-1] is None:
-            return Plan(changed=added > 0 or is_new or order != in_order, operands=tuple(
-                None if tensor is None else
-                turned[one.name] if not one.is_per_channel else along_channels(tensor).permute(*order)
-                for one, tensor in zip(operands, tensors)))
-    return Plan(reasons[0], strides_only=True)
-
-
-def _grown(tensor, dims):
-    for _ in range(dims if tensor is not None else 0):
-        tensor = tensor.unsqueeze(0)
-    return tensor
+    is_new = first.dim() < 2 or (gain.dim() <= 1 and gain.numel() == 1) or any(
+        one.is_per_channel and (tensor.shape != gain.shape or viewed.data_ptr() != tensor.data_ptr())
+        for one, tensor, viewed in given)
+    reason, in_order = None, list(range(dims))
+    for order in in_order, _memory_order(given[0][2]):
+        turned = {one.name: viewed.permute(order) for one, _, viewed in given}
+        columns = _column_dims(turned[operands[0].name], wide.permute(order))
+        loose = next((one.name for one, _, _ in given
+                      if not one.is_per_channel and not _flattens(turned[one.name], columns)), None)
+        if loose is None:
+            return Plan(changed=is_new or order != in_order, operands=tuple(turned.get(one.name) for one in operands))
+        reason = reason or _no_rows(loose, turned[loose])
+    return Plan(reason, strides_only=True)
 
 
 def _memory_order(tensor):
