@@ -215,10 +215,9 @@ os._exit(0)
 def test_forking_while_a_thread_holds_locks_does_not_deadlock():
     printed = processes.run("""
 import os, signal
-from dorajit import control, thresholds
 from dorajit.norms import frozen, precision
 from dorajit.peft import patch
-for holder in frozen, thresholds, patch, precision._float32_products:
+for holder in frozen, patch, precision._float32_products:
     holder._lock.acquire()  # as if another thread held it
 child = os.fork()
 if child == 0:

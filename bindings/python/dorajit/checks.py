@@ -81,17 +81,6 @@ def same_device(function, **arguments):
                              f"on {reference.device}; move both to one device")
 
 
-def broadcasts(function, name, tensor, over_name, over):
-    """Raises ValueError if the tensor, leading dimensions of size 1 aside, cannot be broadcast to `over`."""
-    shape, target = tuple(tensor.shape), tuple(over.shape)
-    extra = max(len(shape) - len(target), 0)
-    aligned = zip(reversed(shape), reversed(target))
-    if any(size != 1 for size in shape[:extra]) or any(a not in (1, b) for a, b in aligned):
-        raise ValueError(f"{function}: argument `{name}` has shape {shape}, which cannot be "
-                         f"broadcast to that of `{over_name}`, {target}; give one element per "
-                         "channel")
-
-
 def operands(function, operation, inputs):
     """Checks the inputs of an operation, None for those that are left out (dorajit.operations.table).
 
@@ -101,39 +90,38 @@ def operands(function, operation, inputs):
     given = operation.given(inputs)
     tensors(function, **given)
     same_device(function, **given)
-    pairs = [(one, given[one.name]) for one in operation.inputs if one.name in given]
-    agree(function, [pair for pair in pairs if not pair[0].is_per_channel])
-    if not operation.has_channels:
-        return
-    first_name, first = next(iter(given.items()))
-    (gain_name, gain), *others = ((one.name, tensor) for one, tensor in pairs if one.is_per_channel)
-    broadcasts(function, gain_name, gain, first_name, first)
-    for name, other in others:
-        if other.numel() != gain.numel():
-            raise ValueError(f"{function}: argument `{name}` has shape {tuple(other.shape)} but "
-                             f"`{gain_name}` has {tuple(gain.shape)}; give both one element per channel")
-
-
-def agree(function, pairs):
-    """Checks pairs of an operand and its tensor.
-
-    Raises:
-        ValueError: two operands with the same dimensions have different shapes, or two that share a dimension
-            have different sizes of it.
-    """
-    alike = {}
-    for operand, tensor in pairs:
-        first_name, first = alike.setdefault(operand.dimensions, (operand.name, tensor))
-        if tensor.shape != first.shape:
+    alike, known = {}, {}  # dimensions of an operand -> (name, tensor); a dimension -> (name, size)
+    for operand in operation.inputs:
+        tensor = given.get(operand.name)
+        if tensor is None or operand.is_per_channel:
+            continue
+        name, other = alike.setdefault(operand.dimensions, (operand.name, tensor))
+        if tensor.shape != other.shape:
             raise ValueError(f"{function}: argument `{operand.name}` has shape {tuple(tensor.shape)} but "
-                             f"`{first_name}` has {tuple(first.shape)}; give both the same shape")
-    if len(alike) < 2:
-        return
-    known = {}
-    for operand, tensor in pairs:
+                             f"`{name}` has {tuple(other.shape)}; give both the same shape")
         for dimension, extent in operand.extents(tensor).items():
             size = math.prod(extent)
             name, other = known.setdefault(dimension, (operand.name, size))
             if size != other:
                 raise ValueError(f"{function}: argument `{operand.name}` has {size} `{dimension}` but "
                                  f"`{name}` has {other}; give both the same number")
+    if operation.has_channels:
+        _per_channel(function, operation, given)
+
+
+def _per_channel(function, operation, given):
+    """Raises ValueError if the gain, leading dimensions of size 1 aside, cannot be broadcast to the first input, or
+    another operand with one element per channel has not as many elements."""
+    first_name, first = next(iter(given.items()))
+    (gain_name, gain), *others = ((one.name, given[one.name]) for one in operation.inputs
+                                  if one.is_per_channel and one.name in given)
+    shape, target = tuple(gain.shape), tuple(first.shape)
+    extra = max(len(shape) - len(target), 0)
+    if any(size != 1 for size in shape[:extra]) or any(
+            a not in (1, b) for a, b in zip(reversed(shape), reversed(target))):
+        raise ValueError(f"{function}: argument `{gain_name}` has shape {shape}, which cannot be broadcast to that of "
+                         f"`{first_name}`, {target}; give one element per channel")
+    for name, other in others:
+        if other.numel() != gain.numel():
+            raise ValueError(f"{function}: argument `{name}` has shape {tuple(other.shape)} but "
+                             f"`{gain_name}` has {tuple(gain.shape)}; give both one element per channel")

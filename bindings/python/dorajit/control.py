@@ -17,6 +17,14 @@ from dorajit import _native, fork_lock
 # Computations with different results between which the user chooses; the first one is the default. Each has an attribute
 # of `state`, an environment variable, and a parameter of patch_peft of this name.
 CHOICES = {"dropout": ("peft", "low_rank"), "low_rank_dtype": ("adapter", "base")}
+_FLAG = {"1": True, "true": True, "0": False, "false": False}
+# Attribute of `state` -> (environment variable, its texts and their values, the value without it).
+_SETTINGS = {"enabled": ("PEFT_DORA_FUSED", _FLAG, True),
+             "fused_backward": ("PEFT_DORA_FUSED_BACKWARD", _FLAG, True),
+             "partial_gather": ("PEFT_DORA_ALLOW_PARTIAL_GATHER", _FLAG, False),
+             "saves_outputs": ("DORAJIT_SAVE_OUTPUTS", _FLAG, False),
+             **{name: (f"DORAJIT_{name.upper()}", dict(zip(values, values)), values[0])
+                for name, values in CHOICES.items()}}
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
@@ -59,44 +67,22 @@ class Switch:
 
 
 class _State:
-    """Read on every call."""
+    """The settings, as attributes that are read on every call. "forced" is set by force_native() alone."""
 
-    __slots__ = "enabled", "fused_backward", "forced", "partial_gather", "saves_outputs", *CHOICES, "switches"
+    __slots__ = *_SETTINGS, "forced", "switches"
 
     def __init__(self):
-        self.switches = {name: Switch(functools.partial(setattr, self, name))
-                         for name in ("enabled", "fused_backward", "forced", *CHOICES)}
+        self.switches = {name: Switch(functools.partial(setattr, self, name)) for name in (*_SETTINGS, "forced")}
         self.switches["forced"].set(False)
         self.read_environment()
 
     def read_environment(self):
-        self.switches["enabled"].set(_flag("PEFT_DORA_FUSED"))
-        self.switches["fused_backward"].set(_flag("PEFT_DORA_FUSED_BACKWARD"))
-        self.partial_gather = _flag("PEFT_DORA_ALLOW_PARTIAL_GATHER", unset=False)
-        self.saves_outputs = _flag("DORAJIT_SAVE_OUTPUTS", unset=False)
-        for name, values in CHOICES.items():
-            self.switches[name].set(_choice(f"DORAJIT_{name.upper()}", values))
-
-
-def _flag(name, unset=True):
-    value = os.environ.get(name, "").strip().lower()
-    if value in ("0", "false"):
-        return False
-    if value in ("1", "true"):
-        return True
-    if value:
-        warnings.warn(f"environment variable {name} is {value!r}, which is not a valid value; set it to "
-                      "1, true, 0 or false", RuntimeWarning, stacklevel=3)
-    return unset
-
-
-def _choice(name, values):
-    """The value of an environment variable that is one of `values`; the first one by default."""
-    value = os.environ.get(name, "").strip().lower()
-    if value and value not in values:
-        warnings.warn(f"environment variable {name} is {value!r}, which is not a valid value; set it to "
-                      f"{' or '.join(values)}", RuntimeWarning, stacklevel=3)
-    return value if value in values else values[0]
+        for name, (variable, values, unset) in _SETTINGS.items():
+            text = os.environ.get(variable, "").strip().lower()
+            if text and text not in values:
+                warnings.warn(f"environment variable {variable} is {text!r}, which is not a valid value; set it to "
+                              f"{' or '.join(values)}", RuntimeWarning, stacklevel=2)
+            self.switches[name].set(values.get(text, unset))
 
 
 state = _State()
@@ -134,7 +120,7 @@ def set_save_outputs(enabled: bool) -> None:
     """
     if not isinstance(enabled, bool):
         raise TypeError(f"set_save_outputs: argument `enabled` is {enabled!r}; give True or False")
-    state.saves_outputs = enabled
+    state.switches["saves_outputs"].set(enabled)
 
 
 def set_dropout(meaning: str) -> None:

@@ -7,47 +7,31 @@ again.
 import os
 import warnings
 
-from dorajit import control, fork_lock
+from dorajit import control
 
-_LEAST_MB, _MOST_MB, _DEFAULT_MB = 16, 65536, 256
+_DEFAULT_MB, _VALID = 256, range(16, 65537)
 _NORM, _FORWARD = "PEFT_DORA_NORM_CHUNK_MB", "PEFT_DORA_FWD_CHUNK_MB"
-_lock = fork_lock.make()
 _read = {}
 
 
 def _get(name):
-    found = _read.get(name)
-    if found is None:
-        with _lock:
-            found = _read.setdefault(name, _parse(name))
-    return found
-
-
-def _parse(name):
-    text = os.environ.get(name, "").strip()
-    if not text:
-        return _DEFAULT_MB
-    try:
-        return _checked(name, int(text))
-    except ValueError as error:
-        warnings.warn(f"environment variable {name} is {text!r}; give a whole number of MB from "
-                      f"{_LEAST_MB} to {_MOST_MB}. {_DEFAULT_MB} is used ({error})",
-                      RuntimeWarning, stacklevel=4)
-        return _DEFAULT_MB
-
-
-def _checked(name, mb):
-    if isinstance(mb, bool) or not isinstance(mb, int) or not _LEAST_MB <= mb <= _MOST_MB:
-        raise ValueError(f"{name}: argument `mb` is {mb!r}; give a whole number from {_LEAST_MB} to "
-                         f"{_MOST_MB}")
+    mb = _read.get(name)
+    if mb is None:
+        text = os.environ.get(name, "").strip() or str(_DEFAULT_MB)
+        mb = int(text) if text.isdecimal() else None
+        if mb not in _VALID:
+            warnings.warn(f"environment variable {name} is {text!r}; give a whole number of MB from {_VALID[0]} to "
+                          f"{_VALID[-1]}. {_DEFAULT_MB} is used", RuntimeWarning, stacklevel=3)
+            mb = _DEFAULT_MB
+        mb = _read.setdefault(name, mb)  # another thread may have called a setter
     return mb
 
 
 def _set(function, name, mb):
-    _checked(function, mb)
-    with _lock:
-        os.environ[name] = str(mb)
-        _read[name] = mb
+    if type(mb) is not int or mb not in _VALID:
+        raise ValueError(f"{function}: argument `mb` is {mb!r}; give a whole number from {_VALID[0]} to {_VALID[-1]}")
+    os.environ[name] = str(mb)
+    _read[name] = mb
 
 
 def set_dora_norm_threshold_mb(mb: int) -> None:
@@ -106,6 +90,5 @@ def norm_bytes(chunk_mb):
 
 def invalidate_environment() -> None:
     """Discards the cached values of PEFT_DORA_*, so that the next use reads the environment again."""
-    with _lock:
-        _read.clear()
+    _read.clear()
     control.state.read_environment()

@@ -34,10 +34,15 @@ def whole(*owners):
 def _all_gathered(parts, units):
     with contextlib.ExitStack() as stack:
         if parts:
-            stack.enter_context(_gathered(parts))
+            import deepspeed
+            stack.enter_context(deepspeed.zero.GatheredParameters(parts))
+            left = [one for one in parts if frameworks.missing(one)]
+            if left and not state.partial_gather:
+                raise ValueError(
+                    f"dorajit: {len(left)} of {len(parts)} parameters were not gathered; the first "
+                    f"{frameworks.missing(left[0])}, or set PEFT_DORA_ALLOW_PARTIAL_GATHER=1 if nothing reads it")
         for unit in units:
-            stack.enter_context(frameworks.fsdp1().summon_full_params(unit, recurse=False,
-                                                                   writeback=False))
+            stack.enter_context(frameworks.fsdp1().summon_full_params(unit, recurse=False, writeback=False))
         yield
 
 
@@ -107,19 +112,6 @@ def _partitioned(owners):
         return []
     return [one for one in _parameters(owners)
             if getattr(getattr(one, "ds_status", None), "name", "AVAILABLE") != "AVAILABLE"]
-
-
-@contextlib.contextmanager
-def _gathered(parameters):
-    import deepspeed
-    with deepspeed.zero.GatheredParameters(parameters):
-        left = [one for one in parameters if frameworks.missing(one)]
-        if left and not state.partial_gather:
-            raise ValueError(
-                f"dorajit: {len(left)} of {len(parameters)} parameters were not gathered; the first "
-                f"{frameworks.missing(left[0])}, or set PEFT_DORA_ALLOW_PARTIAL_GATHER=1 if nothing "
-                "reads it")
-        yield
 
 
 def _sharded_units(owners):

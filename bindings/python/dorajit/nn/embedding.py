@@ -18,23 +18,23 @@ class DoRAEmbedding(layer.DoRALayer):
     [embedding_dim, rank].
     """
 
+    _base_type = nn.Embedding
+
     num_embeddings = layer.of_base("num_embeddings")
     embedding_dim = layer.of_base("embedding_dim")
     padding_idx = layer.of_base("padding_idx")
 
     def __init__(self, base_layer: nn.Embedding, rank: int, alpha: float = 1.0, *,
                  use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
-        if not isinstance(base_layer, nn.Embedding):
-            raise TypeError(f"DoRAEmbedding: argument `base_layer` is a {type(base_layer).__name__}; "
-                            "pass a torch.nn.Embedding")
-        if base_layer.max_norm is not None:
-            raise ValueError("DoRAEmbedding: argument `base_layer` has a max_norm, which changes the "
-                             "frozen weight in forward passes; pass an embedding without max_norm")
-        super().__init__(base_layer, rank, alpha, 0.0, use_rslora)
-        like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype}
-        self.lora_embedding_A = nn.Parameter(torch.zeros(rank, base_layer.num_embeddings, **like))
-        self.lora_embedding_B = nn.Parameter(torch.randn(base_layer.embedding_dim, rank, **like))
-        self._init_magnitude()
+        super().__init__(base_layer, rank, alpha, use_rslora=use_rslora, dtype=dtype)
+
+    def _unfit(self, base_layer):
+        return ("a max_norm, which changes the frozen weight in forward passes; pass an embedding without max_norm"
+                if base_layer.max_norm is not None else None)
+
+    def _add_factors(self, base, rank, like):
+        self.lora_embedding_A = nn.Parameter(torch.zeros(rank, base.num_embeddings, **like))
+        self.lora_embedding_B = nn.Parameter(torch.randn(base.embedding_dim, rank, **like))
 
     @classmethod
     def from_embedding(cls, embedding: nn.Embedding, rank: int, alpha: float = 1.0,

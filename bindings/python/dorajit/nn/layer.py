@@ -1,6 +1,7 @@
 """The common base class of the layers: parameters and their names, gain, merging."""
 
 import math
+from typing import Optional
 
 import torch
 from torch import Tensor, nn
@@ -44,19 +45,42 @@ class DoRALayer(nn.Module):
         merged: whether the base layer's weight contains the adapter now.
     """
 
-    def __init__(self, base_layer: nn.Module, rank: int, alpha: float, dropout: float,
-                 use_rslora: bool):
+    _base_type: type  # of the base layer
+
+    def __init__(self, base_layer: nn.Module, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
+                 use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
+        """A new adapter, which does not change the output until it is trained.
+
+        Args:
+            base_layer: the base layer; it is frozen.
+            rank: the rank of B A, 1 or more.
+            alpha: s = alpha / rank, or alpha / sqrt(rank) with use_rslora.
+            dropout: the probability of dropout on the adapter's input, 0 <= dropout < 1.
+            dtype: the element type of lora_A and lora_B; None for that of the base weight. The magnitude is
+                float32, or float64 if the base weight is.
+
+        Raises:
+            TypeError: base_layer is not of the class's type in torch.nn, or its weight is not floating point.
+            ValueError: rank or dropout is out of range, the base weight is a DTensor, or base_layer has an option that
+                the class does not support.
+        """
         super().__init__()
         name = type(self).__name__
+        if not isinstance(base_layer, self._base_type):
+            raise TypeError(f"{name}: argument `base_layer` is a {type(base_layer).__name__}; pass a "
+                            f"torch.nn.{self._base_type.__name__}")
+        unfit = self._unfit(base_layer)
+        if unfit:
+            raise ValueError(f"{name}: argument `base_layer` has {unfit}")
         if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
             raise ValueError(f"{name}: argument `rank` is {rank!r}; give a whole number, 1 or more")
         if not 0 <= dropout < 1:
             raise ValueError(f"{name}: argument `dropout` is {dropout!r}; give 0 <= dropout < 1")
-        if not base_layer.weight.is_floating_point():
-            raise TypeError(f"{name}: the weight of argument `base_layer` has elements of "
-                            f"{base_layer.weight.dtype}; for quantized layers use PEFT and "
-                            "dorajit.patch_peft()")
-        if frameworks.is_dtensor(base_layer.weight):
+        weight = base_layer.weight
+        if not weight.is_floating_point():
+            raise TypeError(f"{name}: the weight of argument `base_layer` has elements of {weight.dtype}; for "
+                            "quantized layers use PEFT and dorajit.patch_peft()")
+        if frameworks.is_dtensor(weight):
             raise ValueError(f"{name}: the weight of argument `base_layer` is a DTensor, and new factors "
                              "would differ between ranks; create the layer first, then call fully_shard, "
                              "or distribute_tensor for its parameters")
@@ -66,18 +90,21 @@ class DoRALayer(nn.Module):
         self.lora_dropout = nn.Dropout(dropout) if dropout else nn.Identity()
         self.merged = False
         self._kept_weight = None
-
-    def _init_adapter(self, lora_A, lora_B):
-        self.lora_A, self.lora_B = lora_A, lora_B
-        nn.init.kaiming_uniform_(lora_A.weight, a=math.sqrt(5))
-        nn.init.zeros_(lora_B.weight)
-        self._init_magnitude()
-
-    def _init_magnitude(self):
-        """Sets the magnitude to the row norms, so that the gain is exactly 1 while B A is 0; float32 or float64."""
+        self._add_factors(base_layer, rank, {"device": weight.device, "dtype": dtype or weight.dtype})
+        # The magnitude is the row norms, so that the gain is exactly 1 while B A is 0; float32 or float64.
         norms = self.weight_norm()
         norms = gain.magnitude_of(norms, norms.dtype)
         self.lora_magnitude_vector = nn.Parameter(norms.reshape(self._magnitude_shape(norms.numel())))
+
+    def _unfit(self, base_layer):
+        """The option of the base layer that the class does not support, with the remedy; or None."""
+        return None
+
+    def _add_factors(self, base, rank, like):
+        """Adds A and B with the device and element type `like`; B A is 0."""
+        self.lora_A, self.lora_B = self._new_factors(base, rank, {"bias": False, **like})
+        nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.lora_B.weight)
 
     def _magnitude_shape(self, rows):
         return (rows,)

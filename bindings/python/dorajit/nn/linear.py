@@ -1,8 +1,5 @@
 """DoRA over a linear layer."""
 
-from typing import Optional
-
-import torch
 from torch import Tensor, nn
 
 from dorajit.layers import dropout as sliced
@@ -16,37 +13,18 @@ class DoRALinear(layer.DoRALayer):
     With active dropout, delta uses the low-rank result and the base result of the dropped-out input, as in PEFT.
     """
 
+    _base_type = nn.Linear
+
     in_features = layer.of_base("in_features")
     out_features = layer.of_base("out_features")
-
-    def __init__(self, base_layer: nn.Linear, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
-                 use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
-        """A new adapter, which does not change the output until it is trained.
-
-        Args:
-            base_layer: the base layer; it is frozen.
-            rank: the rank of B A, 1 or more.
-            alpha: s = alpha / rank, or alpha / sqrt(rank) with use_rslora.
-            dropout: the probability of dropout on the adapter's input, 0 <= dropout < 1.
-            dtype: the element type of lora_A and lora_B; None for that of the base weight. The magnitude is
-                float32, or float64 if the base weight is.
-
-        Raises:
-            TypeError: base_layer is not a torch.nn.Linear, or its weight is not floating point.
-            ValueError: rank or dropout is out of range, or the base weight is a DTensor.
-        """
-        if not isinstance(base_layer, nn.Linear):
-            raise TypeError(f"DoRALinear: argument `base_layer` is a {type(base_layer).__name__}; pass "
-                            "a torch.nn.Linear")
-        super().__init__(base_layer, rank, alpha, dropout, use_rslora)
-        like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype}
-        self._init_adapter(nn.Linear(base_layer.in_features, rank, bias=False, **like),
-                           nn.Linear(rank, base_layer.out_features, bias=False, **like))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, rank: int, alpha: float = 1.0, **options) -> "DoRALinear":
         """The layer with an adapter; `options` as for the constructor."""
         return cls(linear, rank, alpha, **options)
+
+    def _new_factors(self, base, rank, options):
+        return nn.Linear(base.in_features, rank, **options), nn.Linear(rank, base.out_features, **options)
 
     def forward(self, x: Tensor) -> Tensor:
         base = self.base_layer

@@ -38,8 +38,9 @@ class Plan(typing.NamedTuple):
 
 
 def plan(operation, inputs, outputs=()):
-    """The Plan of a call of the operation with these tensors, None for those that are left
-    out. Operations without channels take only contiguous tensors."""
+    """The Plan of a call of the operation with these tensors, None for those that are left out. Operations with one shape
+    and without channels take only contiguous tensors; where there are several shapes, matrices are rows of contiguous
+    elements, and vectors are contiguous."""
     operands = operation.inputs + operation.outputs
     tensors = (*inputs, *outputs, *(None,) * (len(operation.outputs) - len(outputs)))
     given = {one.name: tensor for one, tensor in zip(operands, tensors) if tensor is not None}
@@ -48,14 +49,16 @@ def plan(operation, inputs, outputs=()):
         reason = "float64 operands are mixed with others"
     if reason is not None:
         return Plan(reason)
-    if not operation.has_one_shape:
-        return _plan_rows(operands, tensors)
-    if operation.has_channels:
+    if operation.has_one_shape and operation.has_channels:
         return _plan_views(operands, tensors)
-    loose = next((name for name, one in given.items() if not one.is_contiguous()), None)
-    added = int(inputs[0].dim() == 0)
-    return Plan(loose and f"`{loose}` is not contiguous", loose is not None, added > 0,
-                tuple(_grown(one, added) for one in tensors))
+    for one in operands:
+        tensor = given.get(one.name)
+        columns = 1 if len(one.dimensions) > 1 and not operation.has_one_shape else None
+        if tensor is not None and not _flattens(tensor, columns):
+            return Plan(_no_rows(one.name, tensor), strides_only=True)
+    added = int(operation.has_one_shape and inputs[0].dim() == 0)
+    return Plan(changed=added > 0, operands=tuple(
+        None if one is None else one[(None,) * added] for one in tensors))
 
 
 def unfit(name, tensor):
@@ -83,60 +86,35 @@ def _has_memory(tensor):
     return True
 
 
-def _plan_rows(operands, tensors):
-    """The Plan for an operation with several shapes: matrices are rows of contiguous elements, vectors are
-    contiguous."""
-    for operand, tensor in zip(operands, tensors):
-        if tensor is None:
-            continue
-        is_fit = (_flattens(tensor, min(tensor.dim(), 1)) if len(operand.dimensions) > 1
-                  else tensor.is_contiguous())
-        if not is_fit:
-            return Plan(_no_rows(operand.name, tensor), strides_only=True)
-    return Plan(operands=tuple(tensors))
-
-
 def _plan_views(operands, tensors):
-    matrices = {one.name: tensor for one, tensor in zip(operands, tensors)
-                if not one.is_per_channel and tensor is not None}
-    gain = next(tensor for one, tensor in zip(operands, tensors) if one.is_per_channel)
-    dims = next(iter(matrices.values())).dim()
-    added = max(2 - dims, 0)
+    """The Plan of an operation with channels: views in the order of dimensions, or in that of memory."""
+    place = next(place for place, one in enumerate(operands) if one.is_per_channel)
+    first, gain = tensors[0], tensors[place]
+    dims = max(first.dim(), 2)
 
-    def along_channels(tensor):
-        """A tensor with one element per channel, with as many dimensions as the views of matrices."""
-        beside = over_channels(tensor, gain)
-        wide = beside.reshape((1,) * (dims - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims, 0):]))
-        wide = _grown(wide, added)
-        return wide if wide.is_contiguous() else wide.contiguous()
+    def view(operand, tensor):
+        if not operand.is_per_channel:
+            return tensor[(None,) * (dims - tensor.dim())]
+        shape = (1,) * (dims - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims, 0):])
+        return over_channels(tensor, gain).reshape(shape).contiguous()
 
-    wide = along_channels(gain)
+    given = [(one, tensor, view(one, tensor)) for one, tensor in zip(operands, tensors) if tensor is not None]
+    wide = view(operands[place], gain)
     if sum(size != 1 for size in wide.shape) > 1:
         return Plan("`gain` varies along more than one dimension")
-    per_channel = [tensor for one, tensor in zip(operands, tensors)
-                   if one.is_per_channel and tensor is not None]
-    is_new = (any(one.shape != gain.shape or along_channels(one).data_ptr() != one.data_ptr()
-                  for one in per_channel) or (gain.dim() <= 1 and gain.numel() == 1))
-    views = {name: _grown(tensor, added) for name, tensor in matrices.items()}
-    in_order = list(range(wide.dim()))
-    reasons = []
-    for order in (in_order, _memory_order(next(iter(views.values())))):
-        turned = {name: tensor.permute(*order) for name, tensor in views.items()}
-        columns = _column_dims(next(iter(turned.values())), wide.permute(*order))
-        loose = next((name for name, one in turned.items() if not _flattens(one, columns)), None)
-        reasons.append(loose and _no_rows(loose, turned[loose]))
-        if reasons[-1] is None:
-            return Plan(changed=added > 0 or is_new or order != in_order, operands=tuple(
-                None if tensor is None else
-                turned[one.name] if not one.is_per_channel else along_channels(tensor).permute(*order)
-                for one, tensor in zip(operands, tensors)))
-    return Plan(reasons[0], strides_only=True)
-
-
-def _grown(tensor, dims):
-    for _ in range(dims if tensor is not None else 0):
-        tensor = tensor.unsqueeze(0)
-    return tensor
+    is_new = first.dim() < 2 or (gain.dim() <= 1 and gain.numel() == 1) or any(
+        one.is_per_channel and (tensor.shape != gain.shape or viewed.data_ptr() != tensor.data_ptr())
+        for one, tensor, viewed in given)
+    reason, in_order = None, list(range(dims))
+    for order in in_order, _memory_order(given[0][2]):
+        turned = {one.name: viewed.permute(order) for one, _, viewed in given}
+        columns = _column_dims(turned[operands[0].name], wide.permute(order))
+        loose = next((one.name for one, _, _ in given
+                      if not one.is_per_channel and not _flattens(turned[one.name], columns)), None)
+        if loose is None:
+            return Plan(changed=is_new or order != in_order, operands=tuple(turned.get(one.name) for one in operands))
+        reason = reason or _no_rows(loose, turned[loose])
+    return Plan(reason, strides_only=True)
 
 
 def _memory_order(tensor):
@@ -156,17 +134,23 @@ def _column_dims(matrix, gain):
     return max(axis, 1)
 
 
-def _flattens(tensor, column_dims):
+def _flattens(tensor, column_dims=None):
+    """Whether the tensor is a matrix with rows of contiguous elements and one stride between them.
+
+    Args:
+        column_dims: how many dimensions, counted from the last, form the columns; None: all.
+    """
     if tensor.numel() == 0:
         return True
-    dims = [(size, stride) for size, stride in zip(tensor.shape, tensor.stride())]
+    dims = list(zip(tensor.shape, tensor.stride()))[::-1]
+    column_dims = len(dims) if column_dims is None else min(column_dims, len(dims))
     columns = 1
-    for size, stride in reversed(dims[len(dims) - column_dims:]):
+    for size, stride in dims[:column_dims]:
         if size != 1 and stride != columns:
             return False
         columns *= size
     expected = None
-    for size, stride in reversed(dims[:len(dims) - column_dims]):
+    for size, stride in dims[column_dims:]:
         if size == 1:
             continue
         if stride != expected if expected is not None else stride < columns:

@@ -120,12 +120,8 @@ def compose(lora, base, gain, scale):
 @_formula("compose_inner", backward="backward")
 def compose_inner(lora, base, gain, scale):
     """(compose, scale * lora + base), both in lora's element type."""
-    dtype = lora.dtype
-    lora, base, gain = _widened(lora, base, gain)
-    gain = over(gain, lora)
-    scaled = scale * lora
-    out = (gain - 1) * base + gain * scaled
-    return out.to(dtype), (scaled + base).to(dtype)
+    wide_lora, wide_base, _ = _widened(lora, base, gain)
+    return compose(lora, base, gain, scale), (scale * wide_lora + wide_base).to(lora.dtype)
 
 
 @_formula("backward", free_types={"d_base": "base_dtype"}, is_differentiable=True)

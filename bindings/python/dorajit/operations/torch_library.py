@@ -130,9 +130,8 @@ class _ByFormula:
         with torch.enable_grad():
             inputs = [one.view_as(one) if want else one for one, want in zip(tensors, wanted)]
             made = expression.outputs(self._operation, inputs, ctx.scalars, ctx.more)
-        pairs = [(one, gradient) for one, gradient in zip(
-            (one for one in made if one is not None), given[0] if self._operation.makes_gradients else given)
-            if gradient is not None]
+        pairs = [(one, gradient) for one, gradient in zip((one for one in made if one is not None), given)
+                 if gradient is not None]
         found = iter(torch.autograd.grad(
             [one for one, _ in pairs], [one for one, want in zip(inputs, wanted) if want], [one for _, one in pairs],
             create_graph=torch.is_grad_enabled(), allow_unused=True))
@@ -140,7 +139,7 @@ class _ByFormula:
 
 
 def _derivative(operation):
-    """(differentiate, save) for torch.library.register_autograd; None if the operation has no formula or its
+    """(differentiate, save) for Library.register_node; None if the operation has no formula or its
     results are constants."""
     formula = expression.formulas.get(operation.name)
     if formula is None or not (formula.is_differentiable or formula.backward):
@@ -172,6 +171,6 @@ for _operation in operations.values():
         _library.add(_name, _schema(_name, _operation, _count), functools.partial(_run, _operation, _count),
                      functools.partial(_fake, _operation, _count))
         if _pair := _derivative(_operation):
-            _library.register_autograd(_name, functools.partial(_expression, _operation, _count), *_pair)
+            _library.register_node(_name, functools.partial(_expression, _operation, _count), *_pair)
         elif _operation.name in expression.formulas:
             _library.register_constant(_name)

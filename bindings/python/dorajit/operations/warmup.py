@@ -43,21 +43,17 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
         raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, operations))}")
     described = operations[operation]
-    typed = [one.name for one in described.outputs if not one.is_sum]
-    if types is not None and not (isinstance(types, (tuple, list)) and len(types) == len(typed)
-                                  and all(isinstance(one, torch.dtype) for one in types)):
-        raise TypeError(f"warmup: argument `types` is {types!r}; give one element type for each of "
-                        f"{', '.join(typed)}")
     most = len(described.inputs)
     least = most - sum(not one.is_required for one in described.inputs) * described.is_composition
     if not least <= len(tensors) <= most:
         counts = str(most) if least == most else f"{least} to {most}"
         raise TypeError(f"warmup: {operation} has {counts} tensors, not {len(tensors)}")
     named = [one.name for one in described.outputs]
-    if not isinstance(wanted, (tuple, list)) or (described.makes_gradients
-                                                 and len(wanted) not in (0, len(named))):
-        raise TypeError(f"warmup: argument `wanted` is {wanted!r}; give one flag for each of "
-                        f"{', '.join(named)}")
+    typed = [one.name for one in described.outputs if not one.is_sum]
+    types = () if types is None else types
+    for argument, value, names in ("wanted", wanted, named), ("types", types, typed):
+        if not isinstance(value, (tuple, list)) or (described.makes_gradients and len(value) not in (0, len(names))):
+            raise TypeError(f"warmup: argument `{argument}` is {value!r}; give one for each of {', '.join(names)}")
     wanted = wanted or (True,) * len(named)
     inputs = (*tensors, *(None,) * (most - len(tensors)))
     sums = [one.name for one, want in zip(described.outputs, wanted) if one.is_sum and want]
