@@ -21,6 +21,8 @@
 #include "apps/cli/terminal/text_format.h"
 #include "autotune/engine_factory.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "kernel_templates/template.h"
 #include "runtime/compile/nvrtc_program.h"
 
 namespace dorajit::cli {
@@ -174,6 +176,22 @@ Status list(const Invocation& invocation, const PrewarmProblems& problems,
   return {};
 }
 
+// A call is refused where the default config does not fit, and such sizes are not tuned.
+Status check_default_fits(const launch::Problem& problem, const compile::Target& target) {
+  const kernels::Template& used = kernels::template_of(problem.variant);
+  if (!used.fits_by_call) return {};
+  const kernels::SpaceTraits traits = compile::traits_of(target);
+  const kernels::Config standard =
+      kernels::default_config(problem.variant, traits, problem.vector_width);
+  const std::string why =
+      used.why_config_does_not_fit(problem.variant, traits, problem.largest_sizes(), standard);
+  if (why.empty()) return {};
+  return fail(StatusCode::kUnsupported,
+              std::format("{}: the default config {} does not fit it, so that no call of these "
+                          "sizes is served: {}",
+                          to_text(problem), to_text(standard), why));
+}
+
 Result<PrewarmReport> plan(const PrewarmProblems& problems,
                            const std::vector<compile::Target>& targets,
                            const std::optional<ChosenDevice>& here,
@@ -181,6 +199,7 @@ Result<PrewarmReport> plan(const PrewarmProblems& problems,
   PrewarmReport report;
   for (const compile::Target& target : targets) {
     DORAJIT_ASSIGN(const std::vector<launch::Problem> wanted, problems.on(target.kind));
+    for (const launch::Problem& one : wanted) DORAJIT_TRY(check_default_fits(one, target));
     const bool is_here = here && here->device->info().target == target;
     const device::DeviceInfo* info = is_here ? &here->device->info() : nullptr;
     if (target.kind == DeviceKind::kCpu && info == nullptr) {

@@ -21,9 +21,10 @@ std::vector<std::string> native_cpu() {
 }
 
 // A description in the sandbox's folder.
-std::string scale_kernel(const CliSandbox& sandbox, std::string_view body = "") {
+std::string scale_kernel(const CliSandbox& sandbox, std::string_view body = "",
+                         std::string_view fields = "") {
   std::string file = sandbox.folder() + "/scale.json";
-  std::ofstream(file) << R"json({
+  std::ofstream(file) << "{" << fields << R"json(
     "name": "scale", "entry": "scale<BLOCK>", "grid": "ceil_div(n, BLOCK)", "block": "BLOCK",
     "source": "template <int BLOCK> __global__ void scale(const T* x, T* out, long long n) {)json"
                       << body << R"json(}",
@@ -62,6 +63,19 @@ TEST(CliPrewarmSpaces, ErrorOfEveryConfigAndArchitectureIsPrintedOnce) {
   ASSERT_NE(second, std::string::npos) << failed.err;
   EXPECT_EQ(failed.err.find(error, second + 1), std::string::npos) << failed.err;
   EXPECT_THAT(failed.err, HasSubstr("dorajit: the same error 5 more times\n"));
+}
+
+TEST(CliPrewarmSpaces, DefaultThatDoesNotFitIsRefused) {
+  const CliSandbox sandbox;
+  const std::string file = scale_kernel(sandbox, "", "\"constraint\": \"n > BLOCK\",");
+  const std::vector<std::string> arguments = {"prewarm", "--arch", "sm_90",  "--kernel", file,
+                                              "--with",  "n=128",  "--type", "f32"};
+  const CliResult refused = sandbox.run(arguments);
+  if (refused.exit_code == kUnavailable) GTEST_SKIP() << refused.err;
+  EXPECT_EQ(refused.exit_code, kUsage);
+  EXPECT_THAT(refused.err, HasSubstr("the default config BLOCK=256 does not fit it, so that no "
+                                     "call of these sizes is served: its constraint \"n > BLOCK\" "
+                                     "does not hold, with n = 128, BLOCK = 256"));
 }
 
 TEST(CliPrewarmSpaces, OwnKernelNeedsAProblemAndAGpuArchitecture) {
