@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <format>
 #include <sstream>
@@ -95,6 +96,18 @@ ExitCode run_command(const Command& command, const GlobalOptions& options) {
   return exit_code_of(outcome.error().code);
 }
 
+// The arguments, the last one first, as CLI11 takes them. `help COMMAND` asks for `COMMAND --help`,
+// and so does nothing for the whole.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty() || words.front() == "help") {
+    if (!words.empty()) words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  std::ranges::reverse(words);
+  return words;
+}
+
 ExitCode run_command_line(int argc, char** argv) {
   CLI::App app("Fused DoRA kernels, compiled and tuned for this machine's devices.", "dorajit");
   GlobalOptions options;
@@ -110,7 +123,7 @@ ExitCode run_command_line(int argc, char** argv) {
   }
   add_global_options(app, options);
   try {
-    app.parse(argc, argv);
+    app.parse(words_of(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) return refuse(app, error);
     std::ostringstream text;  // the help or the version

@@ -70,7 +70,7 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
   const auto version = connection->query_integer("PRAGMA user_version");
   if (!version) return outcome(version.error());
   if (*version > kSchemaVersion) {
-    connection->forbid_checkpoint_on_close();
+    if (mode == Connection::Mode::kReadWrite) connection->forbid_checkpoint_on_close();
     return outcome(FileState::kNewer,
                    std::format("{} has schema version {}, written by a newer dorajit (this one "
                                "supports {}): update dorajit",

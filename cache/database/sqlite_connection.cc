@@ -182,7 +182,7 @@ SqliteResult<Connection> Connection::open(const std::string& path, Mode mode) {
                              SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
                              held_folder_vfs());
   } else {
-    const int access = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+    const int access = mode == Mode::kReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     result =
         sqlite3_open_v2(path.c_str(), &handle, access | SQLITE_OPEN_NOMUTEX, held_folder_vfs());
   }

@@ -87,6 +87,9 @@ class Connection {
   enum class Mode {
     kReadWrite,
     kReadOnly,
+    // Only reads, but removes the files that a WAL needs beside the database when it closes, as
+    // only a connection that may write does: for a database without a WAL.
+    kTidyReading,
     kImmutable,  // read-only, without locks and WAL: only if nobody can write
   };
 

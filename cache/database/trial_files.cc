@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <format>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "cache/database/inspection.h"
@@ -26,8 +28,11 @@ std::unexpected<Error> bad_file(const std::string& path, std::string_view what) 
 
 // Through the WAL if it can be read, so that the newest commits are included.
 Inspection inspect_for_reading(const std::string& path) {
-  Inspection found = inspect(path, Connection::Mode::kReadOnly, CheckDepth::kWhole, kWaitForOthers,
-                             FilePlace::kNamed);
+  std::error_code error;
+  const bool has_wal = std::filesystem::exists(path + "-wal", error);
+  Inspection found =
+      inspect(path, has_wal ? Connection::Mode::kReadOnly : Connection::Mode::kTidyReading,
+              CheckDepth::kWhole, kWaitForOthers, FilePlace::kNamed);
   if (found.state != FileState::kUnusable) return found;
   return inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, kWaitForOthers,
                  FilePlace::kNamed);

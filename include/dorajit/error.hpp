@@ -2,6 +2,14 @@
 #ifndef DORAJIT_ERROR_HPP_
 #define DORAJIT_ERROR_HPP_
 
+#if __cplusplus < 201703L
+#error \
+    "dorajit.hpp needs C++17: compile with -std=c++17 or newer, or use the C interface, dorajit.h"
+#elif !defined(__cpp_exceptions)
+#error \
+    "dorajit.hpp throws exceptions: compile without -fno-exceptions, or use the C interface, dorajit.h"
+#endif
+
 #include <dorajit/dorajit.h>
 
 #include <cstdint>

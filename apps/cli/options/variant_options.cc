@@ -22,12 +22,12 @@ Result<ElementType> parse_type(std::string_view option, std::string_view text) {
 }
 
 Result<const kernels::Operation*> find_op(std::string_view name) {
-  std::string known;
   for (const kernels::Operation* op : kernels::all_operations()) {
     if (op->name == name) return op;
-    known.append(known.empty() ? "" : ", ").append(op->name);
   }
-  return fail(StatusCode::kInvalidArgument, std::format("--op {} is none of: {}", name, known));
+  return fail(StatusCode::kInvalidArgument,
+              std::format("--op {} is none of: {}", name,
+                          joined(kernels::offered_operations(), ", ", &kernels::Operation::name)));
 }
 
 }  // namespace

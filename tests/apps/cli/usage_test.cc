@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "cache/database/tuning_store.h"
 #include "tests/apps/cli/cli_sandbox.h"
+#include "tests/cache/records/sample_records.h"
 
 namespace dorajit::test {
 namespace {
@@ -29,7 +33,7 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
     std::vector<std::string> arguments;
     const char* message;
   } cases[] = {
-      {{}, "no command is given"},
+      {{"--json"}, "no command is given"},
       {{"frobnicate"}, "there is no command 'frobnicate'"},
       {{"doctor", "--frobnicate"}, "--frobnicate"},
       {{"doctor", "--device", "gpu"}, "none of: cpu, cuda, cuda:N"},
@@ -81,6 +85,53 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
     EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
     EXPECT_THAT(result.err, HasSubstr(one.message));
     EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(CliUsage, HelpIsACommandAndWhatNoArgumentsPrint) {
+  const CliSandbox sandbox;
+  const auto help_of = [&](const std::vector<std::string>& arguments) {
+    const CliResult result = sandbox.run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_EQ(help_of({}), help_of({"--help"}));
+  EXPECT_EQ(help_of({"help"}), help_of({"--help"}));
+  EXPECT_EQ(help_of({"help", "daemon", "start"}), help_of({"daemon", "start", "--help"}));
+}
+
+TEST(CliUsage, ErrorOfAnOperationNamesThoseThatHelpOffers) {
+  const CliSandbox sandbox;
+  const std::string help = sandbox.run({"tune", "--help"}).out;
+  const std::size_t from = help.find("--op ") + 5;
+  std::string offered = help.substr(from, help.find_first_of(" \n", from) - from);
+  for (std::size_t at = 0; (at = offered.find('|', at)) != std::string::npos; ++at) {
+    offered.replace(at, 1, ", ");
+  }
+  EXPECT_THAT(sandbox.run({"tune", "--op", "compse", "--shape", "4x4"}).err,
+              HasSubstr("--op compse is none of: " + offered + "\n"));
+}
+
+TEST(CliUsage, DatabaseThatIsReadGetsNoFilesBesideIt) {
+  const CliSandbox sandbox;
+  const std::string folder = sandbox.folder() + "/read";
+  const std::string file = folder + "/shipped.db";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  cache::TuningStore::open(folder)->merge(std::vector{cache::sample_trial(1, 0)});
+  std::filesystem::rename(folder + "/tuning.db", file);
+  const auto files = [&] {
+    return std::ranges::count_if(std::filesystem::directory_iterator(folder), [](const auto& one) {
+      return one.path().filename().string().starts_with("shipped");
+    });
+  };
+  ASSERT_EQ(files(), 1);
+  const std::vector<std::vector<std::string>> commands = {{"doctor", file},
+                                                          {"export", "--from", file},
+                                                          {"report", "--json", "--from", file},
+                                                          {"import", file}};
+  for (const auto& command : commands) {
+    EXPECT_EQ(sandbox.run(command).exit_code, 0) << command[0];
+    EXPECT_EQ(files(), 1) << command[0];
   }
 }
 
