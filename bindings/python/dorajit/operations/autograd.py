@@ -45,38 +45,46 @@ backward, residual_backward = backward_passes["backward"], backward_passes["resi
 magnitude_backward = _backward_pass(operations["magnitude_backward"])
 
 
-def _node(compose, through_out, first_type):
-    """The apply() of a node of a composition: (lora, base result, gain, scale, a constant) -> (out, inner).
+class Compose(torch.autograd.Function):
+    """The node of compositions.compose."""
 
-    Args:
-        compose: (*inputs, whether inner is kept) -> (out, inner); out may be lora.
-        through_out: one of backward_passes, which takes the types of (lora, base result) from `first_type` on.
-    """
+    @staticmethod
+    def forward(ctx, lora, base, gain, scale, inplace):
+        ctx.scale = scale
+        ctx.types = (base.dtype,)
+        ctx.set_materialize_grads(False)
+        out, inner = compositions.compose(lora, base, gain, scale, ctx.needs_input_grad[2], lora if inplace else None)
+        ctx.save_for_backward(gain, inner)
+        if inplace:
+            ctx.mark_dirty(lora)
+        return out, inner
 
-    class Composition(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, lora, base, gain, scale, constant):
-            ctx.scale, ctx.types = scale, (lora.dtype, base.dtype)[first_type:]
-            ctx.set_materialize_grads(False)
-            out, inner = compose(lora, base, gain, scale, constant, ctx.needs_input_grad[2])
-            ctx.save_for_backward(gain, inner)
-            if out is lora:
-                ctx.mark_dirty(lora)
-            return out, inner
-
-        @staticmethod
-        def backward(ctx, d_out, d_inner):
-            return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, through_out), None, None
-
-    # The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
-    return super(torch.autograd.Function, Composition).apply
+    @staticmethod
+    def backward(ctx, d_out, d_inner):
+        return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, backward), None, None
 
 
-_apply = _node(lambda lora, base, gain, scale, inplace, keeps_inner:
-               compositions.compose(lora, base, gain, scale, keeps_inner, lora if inplace else None), backward, 1)
-_apply_residual = _node(lambda lora, result, gain, scale, bias, keeps_inner:
-                        compositions.compose_residual(lora, result, gain, bias, scale, keeps_inner),
-                        residual_backward, 0)
+class ComposeResidual(torch.autograd.Function):
+    """The node of compositions.compose_residual; the bias is a constant."""
+
+    @staticmethod
+    def forward(ctx, lora, result, gain, bias, scale):
+        ctx.scale = scale
+        ctx.types = lora.dtype, result.dtype
+        ctx.set_materialize_grads(False)
+        out, inner = compositions.compose_residual(lora, result, gain, bias, scale,
+                                                   ctx.needs_input_grad[2])
+        ctx.save_for_backward(gain, inner)
+        return out, inner
+
+    @staticmethod
+    def backward(ctx, d_out, d_inner):
+        return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, residual_backward), None, None
+
+
+# The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
+_apply = super(torch.autograd.Function, Compose).apply
+_apply_residual = super(torch.autograd.Function, ComposeResidual).apply
 
 
 def compose(lora, base, gain, scale, inplace=False):
@@ -92,8 +100,8 @@ def compose(lora, base, gain, scale, inplace=False):
 
 
 def compose_residual(lora, result, gain, bias, scale):
-    """compositions.compose_residual as a node; the bias is a constant."""
-    return _apply_residual(lora, result, gain, scale, bias)[0]
+    """compositions.compose_residual as a node."""
+    return _apply_residual(lora, result, gain, bias, scale)[0]
 
 
 def gradients(ctx, gain, inner, d_out, d_inner, through_out):
