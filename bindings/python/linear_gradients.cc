@@ -309,17 +309,15 @@ void add_linear_gradients(py::module_& module) {
           "The launches of a backward pass with a dorajit.layers.node.Call, whose inner is dropped "
           "after its last use: (d_x, d_A, d_B, d_magnitude), None where a gradient is not wanted; "
           "None if something observes the call or no kernel takes the tensors. like_a and like_b "
-          "have the shapes and types of d_A and d_B, whose products are not rounded to the "
-          "factors' "
-          "type if is_float."),
+          "have the shapes and types of d_A and d_B. is_float: these products are not rounded to "
+          "the type of the factors."),
       fast_method(
           "linear_backward", linear_backward,
           "linear_backward($module, ctx, d_out, otherwise, /)\n--\n\n"
-          "DoraLinear.backward by these launches, for a layer without dropout over a weight that "
-          "is "
-          "not quantized, whose products have one element type. None if another gradient is wanted "
-          "than those of x, A, B and the magnitude. otherwise(ctx, d_out, saved tensors) if a held "
-          "weight was written, if something observes the call, or if no kernel takes the tensors."),
+          "DoraLinear.backward by these launches, for products of one element type. None if a "
+          "gradient other than those of x, A, B and the magnitude is wanted. otherwise(ctx, d_out, "
+          "saved tensors) if a held weight was written, if something observes the call, or if no "
+          "kernel takes the tensors."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

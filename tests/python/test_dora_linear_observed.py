@@ -124,13 +124,25 @@ def test_dispatch_modes_see_operators(device):
     assert "dorajit.magnitude_backward.default" in seen
 
 
+@pytest.mark.parametrize("factors", [F32, BF16])
 @pytest.mark.parametrize("is_compiled", [False, True])
-def test_dora_linear_of_meta_tensors_gives_shapes(fresh_compiler, is_compiled):
-    of = operands("meta", (BF16, F32, F32))
+def test_dora_linear_of_meta_tensors_gives_shapes(fresh_compiler, is_compiled, factors):
+    of = operands("meta", (BF16, factors, F32))
     function = torch.compile(ours, fullgraph=True, backend="aot_eager") if is_compiled else ours
     out, *gradients = step(function, of, torch.empty(5, 40, device="meta"))
     assert out.is_meta and out.shape == (5, 40) and out.dtype is BF16
     assert [(one.shape, one.dtype) for one in gradients] == [(one.shape, one.dtype) for one in trained(of)]
+
+
+def test_backward_pass_under_compiled_autograd_is_one_graph(device, fresh_compiler):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)
+    copies = {name: copy.deepcopy(one) for name, one in of.items()}
+    out = ours(copies)
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager", fullgraph=True)):
+        out.backward(seed)
+    assert_near([copies[name].grad for name in NAMES], expected[1:], 1e-6)
 
 
 def test_factor_without_dimensions_raises():

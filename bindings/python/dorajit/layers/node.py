@@ -32,7 +32,7 @@ from dorajit.operations import autograd, dispatch, eligibility, expression
 _NAMES = "weight", "lora_A", "lora_B"
 _is_compiling = eligibility.is_compiling
 _linear_forward, _linear_gradients = _native.linear_forward, _native.linear_gradients
-_linear_backward, _is_autocast_enabled = _native.linear_backward, torch.is_autocast_enabled
+_linear_backward = _native.linear_backward
 _Parameter = torch.nn.Parameter
 
 
@@ -158,8 +158,7 @@ class DoraLinear(torch.autograd.Function):
     def backward(ctx, d_out):
         if d_out is None:
             return (None,) * 7
-        if (ctx.kept[0] is not None and state.enabled and not torch.is_grad_enabled()
-                and not _is_autocast_enabled(d_out.device.type)):
+        if ctx.kept[0] is not None and _may_launch() and not _is_under_autocast(d_out.device.type):
             found = _linear_backward(ctx, d_out, _backward)
             if found is not None:
                 return found
@@ -240,7 +239,7 @@ def differentiate(wanted, d_out, x, mask, call, trained, x_dtype):
         x_dtype: the element type of x.
     """
     kind = d_out.device.type
-    if kind != "meta" and torch.is_autocast_enabled(kind):  # use the element types of the forward pass
+    if _is_under_autocast(kind):  # use the element types of the forward pass
         with precision.without_autocast(kind):
             return differentiate(wanted, d_out, x, mask, call, trained, x_dtype)
     builds_graph = torch.is_grad_enabled()
@@ -320,6 +319,10 @@ def gradients(wanted, d_out, x, mask, call, trained, x_dtype):
 
 def _may_launch():
     return state.enabled and not torch.is_grad_enabled() and not _is_compiling()
+
+
+def _is_under_autocast(kind):
+    return kind != "meta" and torch.is_autocast_enabled(kind)
 
 
 def _gradients_at_once(wanted, d_out, x, mask, call, types, like):
