@@ -79,8 +79,10 @@ def test_new_adapter_does_not_change_outputs(device, launches, make):
         found = model(x)
         assert launches()["compose_residual"] == 1
         with model.disable_adapter():
-            # The node multiplies by the dequantized weight, torchao by integers and then by their scale.
-            torch.testing.assert_close(found, model(x), rtol=0, atol=1e-6 if make is torchao else 0)
+            # The node multiplies by the dequantized weight, torchao by integers and then by their scale, and bitsandbytes
+            # on a GPU few rows by its own kernel.
+            has_bits = make is hqq or (make is nf4 and device == "cpu")
+            torch.testing.assert_close(found, model(x), rtol=0, atol=0 if has_bits else 1e-6)
 
 
 @pytest.mark.parametrize("make", [nf4, hqq])
