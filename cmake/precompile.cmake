@@ -14,7 +14,7 @@ function(dorajit_compile_inlines_once target)
   separate_arguments(flags NATIVE_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}")
   add_custom_command(
     OUTPUT "${object}"
-    COMMAND "${CMAKE_CXX_COMPILER}" ${flags} -fPIC -fvisibility=hidden
+    COMMAND "${CMAKE_CXX_COMPILER}" ${flags} -fPIC -fvisibility=hidden -ffunction-sections
             "$<TARGET_PROPERTY:${target},COMPILE_OPTIONS>" -Wno-unused-command-line-argument
             -c "${headers}" -o "${object}"
     DEPENDS "${headers}"
@@ -24,4 +24,6 @@ function(dorajit_compile_inlines_once target)
   target_compile_options(${target} PRIVATE -fpch-codegen)
   # Linked by path: a target dependency would be circular, because the object needs the target's headers.
   target_link_libraries(${target} INTERFACE "${object}")
+  # Most of them are not used; hypotf, which one of std::complex calls, would need glibc 2.35.
+  target_link_options(${target} INTERFACE -Wl,--gc-sections)
 endfunction()
