@@ -193,9 +193,9 @@ Status PrewarmProblems::read_model(const PrewarmOptions& options) {
 
 Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
   PrewarmProblems problems;
-  const int sources =
-      static_cast<int>(!options.model.empty()) + static_cast<int>(!options.shapes.empty()) +
-      static_cast<int>(!options.file.empty()) + static_cast<int>(!options.own_kernel.file.empty());
+  const int sources = static_cast<int>(!options.model.empty()) +
+                      static_cast<int>(!options.shapes.empty()) +
+                      static_cast<int>(!options.file.empty() || !options.own_kernel.file.empty());
   if (sources > 1 || (sources == 0 && options.ops.empty())) {
     return fail(StatusCode::kInvalidArgument,
                 "prewarm needs problems: one of --model FILE, --shape RxC, --from FILE and "
@@ -204,11 +204,12 @@ Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
   if (!options.own_kernel.file.empty()) {
     VariantOptions types = options.variant;
     if (types.type.empty()) types.type = "bf16";
-    DORAJIT_ASSIGN(problems.of_own_kernel_, own_kernel_problems(options.own_kernel, types));
-    return problems;
+    DORAJIT_ASSIGN(problems.of_own_kernel_,
+                   own_kernel_problems(options.own_kernel, types, options.file.empty()));
   }
-  problems.all_alignments_ = options.all_alignments;
   problems.file_ = options.file;
+  if (!options.own_kernel.file.empty()) return problems;
+  problems.all_alignments_ = options.all_alignments;
   for (const std::string& text : options.shapes) {
     // The number of sizes tells which operations it is for.
     DORAJIT_ASSIGN(std::vector<std::int64_t> listed,
@@ -267,13 +268,13 @@ Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kin
                 "own kernels run on CUDA devices only; name an architecture, as in --arch sm_90");
   }
   std::vector<launch::Problem> problems;
-  for (const launch::Problem& problem : of_own_kernel_) {
-    if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
-  }
   if (!file_.empty()) {
     ProblemOptions from;
     from.file = file_;
     DORAJIT_ASSIGN(problems, make_problems(from, kind, "prewarm"));
+  }
+  for (const launch::Problem& problem : of_own_kernel_) {
+    if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
   }
   for (const kernels::Variant& variant : variants_) {
     for (const Wanted& wanted : wanted_) {

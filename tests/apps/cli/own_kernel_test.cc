@@ -76,6 +76,9 @@ TEST_F(CliOwnKernel, MissingDescriptionIsNamed) {
   EXPECT_THAT(another.run({"show", "--from", file}).err, HasSubstr("is not known here"));
   const CliResult shown = another.run({"show", "--from", file, "--kernel", description_});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  const CliResult listed = another.run(
+      {"prewarm", "--arch", "sm_90", "--list", "--from", file, "--kernel", description_});
+  EXPECT_EQ(listed.out, key) << listed.err;
 }
 
 TEST_F(CliOwnKernel, ShowListsOnlyItsProblem) {
