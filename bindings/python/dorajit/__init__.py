@@ -36,7 +36,7 @@ _without_torch = len(__all__)
 __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
             "FusedDoRAComposeFunction", "Kernel", "explain_dispatch", "warmup", "weight_norm", "nn",
-            "dora_linear", "frozen_weights", "patch_peft", "Dispatch", "ModelDispatch",
+            "dora_linear", "dora_gated_mlp", "Projection", "frozen_weights", "patch_peft", "Dispatch", "ModelDispatch",
             "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb", "get_dora_norm_threshold_bytes",
             "set_dora_forward_threshold_mb",
             "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes", "invalidate_environment"]
@@ -55,6 +55,7 @@ else:
     from dorajit.own_kernels.kernel import Kernel
     from dorajit.norms.norm import weight_norm
     from dorajit.layers import linear_operator  # registers the operators of dora_linear under torch.compile
+    from dorajit.layers.gated_mlp import Projection, dora_gated_mlp
     from dorajit.layers.explain import ModelDispatch, explain_dispatch
     from dorajit.layers.linear import dora_linear
     from dorajit.norms.frozen import frozen_weights

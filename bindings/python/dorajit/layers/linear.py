@@ -1,7 +1,7 @@
 """A linear layer with a DoRA adapter: what of it runs as one autograd node (dorajit.layers.node), as one operator under
 torch.compile, or composed of several calls."""
 
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -68,10 +68,44 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         raise
 
 
-def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None, dropout=None, is_question=False):
+def at_once(*given, **more):
     """dora_linear as one node, as launches without a node where no graph is built, or as one operator under
-    torch.compile. A text that tells why if the call has to be composed; the composed call also raises errors for wrong
-    arguments.
+    torch.compile; a text that tells why if the call has to be composed. The arguments are those of `prepare`. The composed
+    call also raises errors for wrong arguments."""
+    made = prepare(*given, **more)
+    if type(made) is not Prepared:  # a text, or what the operator returns
+        return made
+    x, call, bias, seen, product, result = made
+    if seen != AUTOGRAD:
+        out = node.forward(x, call, bias, False)[0]
+    else:
+        weight, lora_A, lora_B, magnitude = given[2:6]
+        saves_output = state.saves_outputs and call.dropout is None and call.base is None and saved_output.serves(
+            x, call.a.dtype, weight, bias, magnitude, (x, lora_A, lora_B))
+        out = node.apply(x, lora_A, lora_B, call.magnitude, bias, call, saves_output)
+    return out if result is product else out.to(result)
+
+
+class Prepared(NamedTuple):
+    """A call that runs as one node.
+
+    Attributes:
+        x, bias: in the element type of the product.
+        call: the node's Call.
+        seen: NOBODY or AUTOGRAD.
+        product, result: the element types of the product and the output under autocast; None: as given.
+    """
+
+    x: Tensor
+    call: node.Call
+    bias: Optional[Tensor]
+    seen: int
+    product: Optional[torch.dtype]
+    result: Optional[torch.dtype]
+
+
+def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None, dropout=None, is_question=False):
+    """A Prepared; a text that tells why if the call has to be composed; under torch.compile the output of one operator.
 
     Args:
         layer: the module whose gain is kept inside dorajit.frozen_weights; None: it is not kept.
@@ -141,17 +175,12 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         is_dense = (factor is None or seen == AUTOGRAD or base.is_dense() or not x.is_cuda
                     or (dropout is not None and dropout.drops_base))
         call.weight = base.dense().to(x.dtype) if is_dense else None
+    call.magnitude = channels
     if factor is None:
-        call.of_norm, call.magnitude = of_norm(weight, lora_A, lora_B, a, b), channels
+        call.of_norm = of_norm(weight, lora_A, lora_B, a, b)
     if base is not None:
         base.release()
-    if seen != AUTOGRAD:
-        out = node.forward(x, call, bias, False)[0]
-    else:
-        saves_output = state.saves_outputs and dropout is None and base is None and saved_output.serves(
-            x, dtype, weight, bias, magnitude, (x, lora_A, lora_B))
-        out = node.apply(x, lora_A, lora_B, channels, bias, call, saves_output)
-    return out if result is product else out.to(result)
+    return Prepared(x, call, bias, seen, product, result)
 
 
 def _check_bias(bias, x, weight):

@@ -138,7 +138,7 @@ class DoraLinear(torch.autograd.Function):
         if hooks is None or recomputation.is_of_checkpoint(hooks):
             # Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the present
             # weights.
-            held, versions, weight, a, b = _hold(weight, a, b, hooks is None)
+            held, versions, weight, a, b = hold(weight, a, b, hooks is None)
         if saves_output:
             inner = out.data  # autograd raises an error for writes to a tensor that shares the version counter
             of_output = saved_output.divisor(magnitude, call.divisor)
@@ -167,20 +167,15 @@ class DoraLinear(torch.autograd.Function):
 
 def _backward(ctx, d_out, saved=None):
     """The gradients of DoraLinear's inputs. `saved`: the saved tensors; under a checkpoint they can be had once."""
-    _, scale, held, versions, trained, base, dropout, x_dtype, watch = ctx.kept
+    _, scale, kept, versions, trained, base, dropout, x_dtype, watch = ctx.kept
     weight, a, b, x, low, mask, of_output, inner, gain, divisor = ctx.saved_tensors if saved is None else saved
     is_second = torch.is_grad_enabled()  # create_graph=True
     is_lost = False
     if watch is not None and not is_second:  # second-order gradients compute inner from the inputs in any case
         is_lost = watch.is_written(inner, d_out)
         divisor = divisor if is_lost else of_output
-    if held is not None:
-        if versions is not None and not _is_compiling():  # traced tensors have other versions
-            _check_versions(ctx.needs_input_grad, held, versions, is_lost or is_second)
-        held_weight, held_a, held_b = held
-        weight = weight if held_weight is None else held_weight
-        a = a if held_a is None else held_a
-        b = b if held_b is None else held_b
+    if kept is not None:
+        weight, a, b = held(ctx.needs_input_grad, kept, versions, (weight, a, b), is_lost or is_second)
     if is_lost:
         inner = saved_output.inner(x, weight, a, b, scale)
     call = Call(weight, a, b, divisor, gain, scale, base, dropout, low=low, inner=inner)
@@ -201,28 +196,36 @@ def _is_float(x, lora_A, lora_B, call):
     return True if of_a is of_b is torch.float32 and precision.is_mixed(call.a, call.a) else None
 
 
-def _hold(weight, a, b, has_versions):
+def hold(weight, a, b, has_versions):
     """(the parameters among the three, their versions or None, the other ones); None in place of those of the other
     kind."""
     is_weight, is_a, is_b = type(weight) is _Parameter, type(a) is _Parameter, type(b) is _Parameter
-    held = weight if is_weight else None, a if is_a else None, b if is_b else None
+    kept = weight if is_weight else None, a if is_a else None, b if is_b else None
     versions = None
     if has_versions:
         versions = (weight._version if is_weight else None, a._version if is_a else None,
                     b._version if is_b else None)
-    return held, versions, None if is_weight else weight, None if is_a else a, None if is_b else b
+    return kept, versions, None if is_weight else weight, None if is_a else a, None if is_b else b
 
 
-def _check_versions(wanted, held, versions, of_all):
-    """Raises a RuntimeError if a held weight, whose elements the gradients need, was written since the forward pass;
-    autograd raises the same for saved tensors. `of_all`: all elements are read in any case."""
-    of_x, of_a = wanted[:2]
-    needed = of_x or of_all, of_x or of_all, of_x or of_a or of_all
-    for name, one, version, is_needed in zip(_NAMES, held, versions, needed):
-        if one is not None and one._version != version and is_needed:
-            raise RuntimeError(f"dora_linear: argument `{name}`, which its gradients need, was modified by an inplace "
-                               f"operation: it is at version {one._version}, expected is version {version}; "
-                               "write to it after the backward pass, or to a copy")
+def held(wanted, kept, versions, saved, of_all):
+    """The weight, A and B from what `hold` returned. Raises a RuntimeError if one that the gradients need was written
+    since; autograd raises the same for saved tensors.
+
+    Args:
+        wanted: begins with whether the gradients of x and A are.
+        saved: those that were not held.
+        of_all: all elements are read in any case.
+    """
+    if versions is not None and not _is_compiling():  # traced tensors have other versions
+        of_x, of_a = wanted[:2]
+        needed = of_x or of_all, of_x or of_all, of_x or of_a or of_all
+        for name, one, version, is_needed in zip(_NAMES, kept, versions, needed):
+            if one is not None and one._version != version and is_needed:
+                raise RuntimeError(f"dora_linear: argument `{name}`, which its gradients need, was modified by an inplace "
+                                   f"operation: it is at version {one._version}, expected is version {version}; "
+                                   "write to it after the backward pass, or to a copy")
+    return [other if one is None else one for one, other in zip(kept, saved)]
 
 
 # The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
