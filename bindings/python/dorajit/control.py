@@ -23,6 +23,7 @@ _SETTINGS = {"enabled": ("PEFT_DORA_FUSED", _FLAG, True),
              "fused_backward": ("PEFT_DORA_FUSED_BACKWARD", _FLAG, True),
              "partial_gather": ("PEFT_DORA_ALLOW_PARTIAL_GATHER", _FLAG, False),
              "saves_outputs": ("DORAJIT_SAVE_OUTPUTS", _FLAG, False),
+             "joins_mlp": ("DORAJIT_MLP", _FLAG, False),
              **{name: (f"DORAJIT_{name.upper()}", dict(zip(values, values)), values[0])
                 for name, values in CHOICES.items()}}
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}

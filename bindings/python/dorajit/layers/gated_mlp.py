@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dorajit.layers import linear, node, recomputation, saved_output
+from dorajit.layers.base_weight import Quantized
 from dorajit.operations import eligibility
 
 _aten = torch.ops.aten
@@ -63,22 +64,26 @@ def dora_gated_mlp(x: Tensor, gate: Projection, up: Projection, down: Projection
     if activation not in ACTIVATIONS:
         raise ValueError(f"dora_gated_mlp: argument `activation` is {activation!r}; give one of "
                          f"{', '.join(map(repr, ACTIVATIONS))}")
-    out = at_once((None,) * 3, x, (gate, up, down), activation)
-    return _layer_by_layer(x, gate, up, down, activation) if type(out) is str else out
+    layers = gate, up, down
+    out = at_once([(None, *layer, None) for layer in layers], x, activation)
+    return _layer_by_layer(x, *layers, activation) if type(out) is str else out
 
 
-def at_once(layers, x, projections, activation):
+def at_once(layers, x, activation):
     """The output of the node, or of launches without a node where no graph is built; a text that tells why if the layers
     have to be called one by one.
 
     Args:
-        layers: the modules whose gains are kept inside dorajit.frozen_weights, or None.
+        layers: for each the arguments of linear.prepare without x.
     """
     if eligibility.is_compiling():
         return "torch.compile traces the layers one by one"
+    for _, weight, lora_A, _, _, _, bias, *others in layers:
+        if type(weight) is Quantized or bias is not None or (len(others) > 1 and others[1] is not None):
+            return "a layer has a quantized weight, a bias or dropout"
     prepared = []
-    for layer, (weight, lora_A, lora_B, magnitude, scale) in zip(layers, projections):
-        made = linear.prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, None)
+    for layer, *parts in layers:
+        made = linear.prepare(layer, x, *parts)
         if type(made) is str:
             return made
         prepared.append(made)
@@ -89,7 +94,7 @@ def at_once(layers, x, projections, activation):
     if eligibility.AUTOGRAD not in [one.seen for one in prepared]:
         out = _forward(first.x, calls, activation, False)[0]
     else:
-        trained = [one for projection in projections for one in projection[1:3]]
+        trained = [one for layer in layers for one in layer[2:4]]
         out = GatedMlp.apply(first.x, calls, activation, *trained, *(one.magnitude for one in calls))
     return out if first.result is first.product else out.to(first.result)
 

@@ -5,6 +5,7 @@ import functools
 import inspect
 import re
 import warnings
+import weakref
 from typing import Optional
 
 import torch
@@ -17,6 +18,7 @@ from dorajit.peft import declined, generation
 _lock = fork_lock.make()
 _originals = {}  # (class, method name) -> (PEFT's method, the installed one)
 _patches = []    # the active ones
+_searched = weakref.WeakSet()  # models whose MLPs are found
 _everywhere = 0  # the number of active patches of all layers; read in each call
 _MARK = "_dorajit_patches"
 
@@ -57,6 +59,7 @@ class Patch:
                     vars(module).pop(_MARK, None)
             _patches.remove(self)
             if not _patches:
+                _searched.clear()
                 for (owner, name), (static, installed) in list(_originals.items()):
                     if vars(owner).get(name) is installed:  # a later replacement stays, and may call the installed one
                         setattr(owner, name, static)
@@ -81,7 +84,7 @@ class Patch:
 
 
 def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False, dropout: Optional[str] = None,
-               low_rank_dtype: Optional[str] = None) -> Patch:
+               low_rank_dtype: Optional[str] = None, mlp: Optional[bool] = None) -> Patch:
     """Makes PEFT's DoRA layers use dorajit. Results change only by rounding, checkpoints do not change. `generate` of
     transformers runs inside dorajit.frozen_weights(). Thread-safe.
 
@@ -90,6 +93,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         strict: raise an error instead of a warning if a method has to be left to PEFT.
         dropout, low_rank_dtype: values of dorajit.set_dropout() and set_low_rank_dtype(), which they override in the
             whole process until the patch is undone; None: as set there.
+        mlp: whether gated MLPs of transformers run as one node, which saves fewer matrices (docs/layers.md); overrides the
+            environment variable DORAJIT_MLP, which is 0 unless set, in the whole process until the patch is undone.
 
     Returns:
         A Patch: `.undo()` reverts it, and so does the end of `with dorajit.patch_peft():`. Patches
@@ -111,6 +116,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
                         "torch.nn.Module, or nothing for all models")
     chosen = {name: control.check_choice("patch_peft", name, name, value)
               for name, value in (("dropout", dropout), ("low_rank_dtype", low_rank_dtype)) if value is not None}
+    if mlp is not None:
+        chosen["joins_mlp"] = bool(mlp)
     targets, refused = _targets(peft)
     if refused:
         message = (f"patch_peft: some methods of PEFT {peft.__version__} are not replaced: "
@@ -122,6 +129,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
     wholes = _wholes() if targets else {}  # methods of whole models
     kinds = tuple(kind for kind, _ in wholes)
     others = [] if model is None else [one for one in model.modules() if isinstance(one, kinds)]
+    if layers and chosen.get("joins_mlp", control.state.joins_mlp):
+        others += [one for one in model.modules() if _install_mlps([one])]
     with _lock:
         for (owner, name), replacement in {**targets, **wholes}.items():
             if (owner, name) not in _originals:
@@ -147,6 +156,24 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
             patch.undo()
             raise
     return patch
+
+
+def _find_mlps(model):
+    """Called before each forward pass of a model."""
+    if control.state.joins_mlp and model not in _searched:
+        _searched.add(model)
+        _install_mlps(model.modules())
+
+
+def _install_mlps(modules):
+    """Replaces the forward of the classes of gated MLPs among these modules. True if there are any."""
+    from dorajit.peft import gated_mlp
+    kinds = gated_mlp.classes_of(modules)
+    with _lock:
+        for kind in kinds:
+            if (kind, "forward") not in _originals:
+                _install(kind, "forward", gated_mlp.forward)
+    return bool(kinds)
 
 
 def _targets(peft):
@@ -194,7 +221,8 @@ def _wholes():
     from peft import PeftModel
     from peft.tuners.tuners_utils import BaseTuner
     # Models for a task call the tuner; others, PeftModel itself, call the base model.
-    return {**generation.target(), (PeftModel, "forward"): report.first_call, (BaseTuner, "forward"): report.first_call}
+    first_call = functools.partial(report.first_call, _find_mlps)
+    return {**generation.target(), (PeftModel, "forward"): first_call, (BaseTuner, "forward"): first_call}
 
 
 def _renewing(replacement):

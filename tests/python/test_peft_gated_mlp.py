@@ -1,0 +1,150 @@
+"""patch_peft(mlp=True): gated MLPs of transformers over DoRA layers as one node each."""
+
+import pytest
+import torch
+
+pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+import dorajit
+from dorajit.layers import gated_mlp
+from peft import LoraConfig, get_peft_model
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaMLP
+
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 100}
+IDS = torch.arange(18).view(2, 9)
+
+
+def llama(**changed):
+    return LlamaForCausalLM(LlamaConfig(**SIZES, **changed))
+
+
+def gemma(**changed):
+    return Gemma3ForCausalLM(Gemma3TextConfig(**SIZES, head_dim=8, **changed))
+
+
+def adapted(make, device, targets="all-linear", dropout=0.0, **changed):
+    torch.manual_seed(0)
+    config = LoraConfig(use_dora=True, r=4, target_modules=targets, init_lora_weights=False, lora_dropout=dropout)
+    return get_peft_model(make(**changed).to(device), config).train()
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    """A function that returns how many nodes have run since its last call."""
+    calls = []
+    forward = gated_mlp._forward
+    monkeypatch.setattr(gated_mlp, "_forward", lambda *of: calls.append(of) or forward(*of))
+
+    def count():
+        made = len(calls)
+        calls.clear()
+        return made
+    return count
+
+
+def step(model):
+    model.zero_grad()
+    ids = IDS.to(model.device)
+    loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    return [loss.detach(), *(one.grad.clone() for one in model.parameters() if one.requires_grad)]
+
+
+def assert_near(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-5 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("make", [llama, gemma])
+@pytest.mark.parametrize("is_of_model", [False, True])
+def test_steps_are_those_of_peft(device, nodes, make, is_of_model):
+    model = adapted(make, device)
+    expected = step(model)
+    with dorajit.patch_peft(model if is_of_model else None, strict=True, mlp=True):
+        assert_near(step(model), expected)
+        assert nodes() == SIZES["num_hidden_layers"]
+    for one, other in zip(step(model), expected):
+        assert torch.equal(one, other)
+    assert nodes() == 0
+    with dorajit.patch_peft(mlp=True):
+        step(model)
+        assert nodes() == SIZES["num_hidden_layers"]
+
+
+def test_mlps_are_left_to_their_layers_unless_chosen(device, nodes):
+    model = adapted(llama, device)
+    with dorajit.patch_peft():
+        step(model)
+        assert nodes() == 0
+        with dorajit.patch_peft(mlp=True):
+            step(model)
+            assert nodes() == 2
+        step(model)
+        assert nodes() == 0
+
+
+def test_checkpointed_steps_are_those_of_peft(device, nodes):
+    model = adapted(llama, device)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    expected = step(model)
+    with dorajit.patch_peft(mlp=True):
+        assert_near(step(model), expected)
+        assert nodes() == 4  # each twice
+
+
+def hook(model):
+    model.base_model.model.model.layers[0].mlp.up_proj.register_forward_hook(lambda *of: None)
+
+
+def forward_of_the_activation(model):
+    act = model.base_model.model.model.layers[0].mlp.act_fn
+    act.forward = torch.nn.functional.relu
+
+
+def disabled(model):
+    model.base_model.model.model.layers[0].mlp.gate_proj.enable_adapters(False)
+
+
+@pytest.mark.parametrize("change", [hook, forward_of_the_activation, disabled])
+def test_an_mlp_that_differs_is_left_to_its_layers(device, nodes, change):
+    model = adapted(llama, device)
+    change(model)
+    expected = step(model)
+    with dorajit.patch_peft(mlp=True):
+        assert_near(step(model), expected)
+        assert nodes() == 1
+
+
+@pytest.mark.parametrize("options", [{"dropout": 0.1}, {"mlp_bias": True}, {"targets": ["gate_proj", "down_proj"]},
+                                     {"hidden_act": "gelu_new"}])
+def test_settings_that_the_node_does_not_serve(device, nodes, options):
+    model = adapted(llama, device, **options)
+    torch.manual_seed(1)
+    expected = step(model)
+    with dorajit.patch_peft(mlp=True):
+        torch.manual_seed(1)
+        assert_near(step(model), expected)
+    assert nodes() == 0
+
+
+def test_a_forward_of_unknown_source_is_left_alone(device, nodes, monkeypatch):
+    class Other(LlamaMLP):
+        def forward(self, x):
+            return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x)) * 2
+
+    monkeypatch.setattr("transformers.models.llama.modeling_llama.LlamaMLP", Other)
+    model = adapted(llama, device)
+    expected = step(model)
+    with dorajit.patch_peft(mlp=True):
+        assert_near(step(model), expected)
+    assert nodes() == 0
+
+
+def test_generated_tokens_are_those_of_peft(device):
+    model = adapted(llama, device).eval()
+    ids = IDS.to(device)
+    expected = model.generate(input_ids=ids, max_new_tokens=6, do_sample=False, pad_token_id=0)
+    with dorajit.patch_peft(model, mlp=True):
+        assert torch.equal(model.generate(input_ids=ids, max_new_tokens=6, do_sample=False, pad_token_id=0), expected)
