@@ -77,6 +77,16 @@ def test_float32_adapters_over_a_bf16_base(device, is_autocast):
     assert_near([out.detach(), *found], [expected, *gradients], 5e-2)
 
 
+def test_backward_pass_inside_autocast_has_the_same_bits(device):
+    x, layers = operands(device)
+    expected = step(x, layers)[1]
+    out = dorajit.dora_gated_mlp(x, *layers)
+    with torch.autocast(device, dtype=BF16):
+        found = torch.autograd.grad(out, inputs(x, layers), torch.ones_like(out))
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("trained", [{"x"}, {"lora_A"}, {"lora_B"}, {"magnitude"}, {"x", "magnitude"}, {"lora_A", "lora_B"}])
 def test_each_part_may_be_frozen(device, trained):
     x, layers = operands(device)

@@ -5,8 +5,8 @@ u / g, and
 
     d_magnitude = (sum of d_e * e) / magnitude
 
-(0 for a magnitude of 0). The activation's output a = act(e) * u is computed again. Saved of the activations' size are x, e, u and `inner` of down:
-LoRA in PEFT saves x, e, u, act(e) and a, twice where autocast casts them.
+(0 for a magnitude of 0). The activation's output a = act(e) * u is computed again. Saved of the activations' size are x,
+e, u and `inner` of down.
 """
 
 from typing import NamedTuple
@@ -78,8 +78,8 @@ def at_once(layers, x, activation):
     """
     if eligibility.is_compiling():
         return "torch.compile traces the layers one by one"
-    for _, weight, lora_A, _, _, _, bias, *others in layers:
-        if type(weight) is Quantized or bias is not None or (len(others) > 1 and others[1] is not None):
+    for _, weight, _, _, _, _, bias, *others in layers:
+        if type(weight) is Quantized or bias is not None or others[1:] not in ([], [None]):
             return "a layer has a quantized weight, a bias or dropout"
     prepared = []
     for layer, *parts in layers:
@@ -87,6 +87,7 @@ def at_once(layers, x, activation):
         if type(made) is str:
             return made
         prepared.append(made)
+        x = made.x  # cast once
     calls = [one.call for one in prepared]
     first = prepared[0]
     if any(one.a.dtype is not first.x.dtype for one in calls):
@@ -174,8 +175,8 @@ class GatedMlp(torch.autograd.Function):
 def _gradients(of_x, wanted, trained, i, d_out, x, call, x_dtype):
     """Those of x, A, B and the magnitude of projection i."""
     of_layer = trained[2 * i], trained[2 * i + 1], trained[6 + i], None
-    return node.gradients((of_x, wanted[2 * i], wanted[2 * i + 1], wanted[6 + i], False), d_out, x, None, call, of_layer,
-                          x_dtype)[:4]
+    return node.differentiate((of_x, wanted[2 * i], wanted[2 * i + 1], wanted[6 + i], False), d_out, x, None, call,
+                              of_layer, x_dtype)[:4]
 
 
 def _differentiable(needed, d_out, x, activation, calls, trained):
