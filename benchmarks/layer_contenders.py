@@ -29,6 +29,7 @@ class Implementation:
     low_rank_dtype: str = "adapter"
     saves_outputs: bool = False
     float32_magnitudes: bool = False
+    joins_mlp: bool = False
 
 
 IMPLEMENTATIONS = {
@@ -38,6 +39,7 @@ IMPLEMENTATIONS = {
     "low_rank": Implementation("DoRA, dorajit, low_rank dropout", "dorajit", dropout="low_rank"),
     "base_products": Implementation("DoRA, dorajit, products in the base's type", "dorajit", low_rank_dtype="base"),
     "saved_outputs": Implementation("DoRA, dorajit, saved outputs", "dorajit", saves_outputs=True),
+    "mlp": Implementation("DoRA, dorajit, MLP as one node", "dorajit", joins_mlp=True),
     "float32_magnitudes": Implementation("DoRA, dorajit, fp32 magnitudes", "dorajit", float32_magnitudes=True),
     "open_lora": Implementation("LoRA, open kernels", "open kernels", use_dora=False),
     "open_dora": Implementation("DoRA, open kernels", "open kernels"),
@@ -58,6 +60,19 @@ def type_name(dtype):
     return str(dtype).removeprefix("torch.")
 
 
+class MLP(nn.Module):
+    """As in the models of transformers."""
+
+    def __init__(self, width, inner):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(inner, width, bias=False)
+        self.act_fn = nn.SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
 class Layer(nn.Module):
     """Grouped-query attention and a gated MLP."""
 
@@ -67,19 +82,15 @@ class Layer(nn.Module):
         self.head = min(128, kv)
         self.q_proj, self.o_proj = (nn.Linear(width, width, bias=False) for _ in range(2))
         self.k_proj, self.v_proj = (nn.Linear(width, kv, bias=False) for _ in range(2))
-        self.gate_proj, self.up_proj = (nn.Linear(width, inner, bias=False) for _ in range(2))
-        self.down_proj = nn.Linear(inner, width, bias=False)
+        self.mlp = MLP(width, inner)
         self.norms = nn.ModuleList(nn.RMSNorm(width) for _ in range(2))
 
-    # The open kernels replace the next three methods.
+    # The open kernels replace the next two methods and the forward of the MLP.
     def qkv(self, x):
         return self.q_proj(x), self.k_proj(x), self.v_proj(x)
 
     def o(self, x):
         return self.o_proj(x)
-
-    def mlp(self, x):
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
     def heads(self, x):
         return x.unflatten(-1, (-1, self.head)).transpose(1, 2)
@@ -162,7 +173,7 @@ def use_open_kernels(stack, rank, folder):
         if isinstance(layer, Layer):
             layer.qkv = functools.partial(kernels.apply_lora_qkv, layer)
             layer.o = functools.partial(kernels.apply_lora_o, layer)
-            layer.mlp = functools.partial(kernels.apply_lora_mlp_swiglu, layer)
+            layer.mlp.forward = functools.partial(kernels.apply_lora_mlp_swiglu, layer.mlp)
         else:
             layer.forward = functools.partial(kernels.apply_lora_linear, layer)
 
@@ -180,7 +191,7 @@ class Contender:
             for one in self.magnitudes():
                 one.data = one.data.float()
         if implementation.by == "dorajit":
-            dorajit.patch_peft(self.model, strict=True)  # only this model, and never undone
+            dorajit.patch_peft(self.model, strict=True, mlp=True)  # only this model, and never undone
         elif implementation.by == "open kernels":
             use_open_kernels(self.stack, rank, options.peer)
         self.run = torch.compile(self.model, mode=options.compiled) if options.compiled else self.model
@@ -202,6 +213,7 @@ class Contender:
 
     def prepare(self):
         """What comes before a step or a forward pass and is not part of its time."""
+        dorajit.control.state.joins_mlp = self.implementation.joins_mlp
         dorajit.set_save_outputs(self.implementation.saves_outputs)
         dorajit.set_low_rank_dtype(self.implementation.low_rank_dtype)
         if self.options.dropout:
