@@ -27,9 +27,8 @@ class Implementation:
     use_dora: bool = True
     dropout: str = "peft"  # the meaning, for dorajit
     low_rank_dtype: str = "adapter"
-    saves_outputs: bool = False
     float32_magnitudes: bool = False
-    joins_mlp: bool = False
+    joins_mlp: bool = True
 
 
 IMPLEMENTATIONS = {
@@ -38,8 +37,7 @@ IMPLEMENTATIONS = {
     "dorajit": Implementation("DoRA, dorajit", "dorajit"),
     "low_rank": Implementation("DoRA, dorajit, low_rank dropout", "dorajit", dropout="low_rank"),
     "base_products": Implementation("DoRA, dorajit, products in the base's type", "dorajit", low_rank_dtype="base"),
-    "saved_outputs": Implementation("DoRA, dorajit, saved outputs", "dorajit", saves_outputs=True),
-    "mlp": Implementation("DoRA, dorajit, MLP as one node", "dorajit", joins_mlp=True),
+    "layers": Implementation("DoRA, dorajit, layer by layer", "dorajit", joins_mlp=False),
     "float32_magnitudes": Implementation("DoRA, dorajit, fp32 magnitudes", "dorajit", float32_magnitudes=True),
     "open_lora": Implementation("LoRA, open kernels", "open kernels", use_dora=False),
     "open_dora": Implementation("DoRA, open kernels", "open kernels"),
@@ -214,7 +212,6 @@ class Contender:
     def prepare(self):
         """What comes before a step or a forward pass and is not part of its time."""
         dorajit.control.state.joins_mlp = self.implementation.joins_mlp
-        dorajit.set_save_outputs(self.implementation.saves_outputs)
         dorajit.set_low_rank_dtype(self.implementation.low_rank_dtype)
         if self.options.dropout:
             dorajit.set_dropout(self.implementation.dropout)

@@ -8,7 +8,7 @@ inline constexpr int kRows = 0;
 inline constexpr int kCols = 1;
 inline constexpr int kChannels = 2;  // elements of a broadcast operand or a sum; see broadcast.h
 
-inline constexpr int kMaxOperands = 8;
+inline constexpr int kMaxOperands = 12;
 inline constexpr int kMaxScalars = 2;
 inline constexpr int kMaxDimensions = 3;
 inline constexpr int kThreadsPerWarp = 32;

@@ -7,6 +7,7 @@
 #include "kernel_templates/cpu/column_sums.h"
 #include "kernel_templates/cpu/elementwise.h"
 #include "kernel_templates/cpu/row_sums.h"
+#include "kernel_templates/reference.h"
 
 namespace dorajit::kernels {
 
@@ -78,15 +79,16 @@ struct UntypedSpans {
   }
   [[nodiscard]] long long element_size(int operand) const { return size_in_bytes(type(operand)); }
 
-  void run(const F& formula, const Pointers& pointers, long long count, T* terms) const {
+  void run(const F& formula, const Pointers& pointers, long long count, Terms<T> terms) const {
     for (long long done = 0; done < count; done += kBuiltinTile) {
       run_tile(formula, pointers, done, count - done < kBuiltinTile ? count - done : kBuiltinTile,
-               terms == nullptr ? nullptr : terms + done);
+               terms);
+      if (terms.of != nullptr) terms.of += kBuiltinTile;
     }
   }
 
   void run_tile(const F& formula, const Pointers& pointers, long long offset, long long count,
-                T* terms) const {
+                Terms<T> terms) const {
     alignas(64) T tile[Order::kFirstSum][kBuiltinTile];
     for (int i = 0; i < Order::kFirstOutput; ++i) {
       if (i >= Order::kMatrixInputs && kBroadcast == Broadcast::kPerRow) {
@@ -100,11 +102,12 @@ struct UntypedSpans {
       T values[Order::kFirstOutput];
       T output[F::kOutputs];
       for (int i = 0; i < Order::kFirstOutput; ++i) values[i] = tile[i][j];
-      formula(values, values + Order::kMatrixInputs, output);
+      evaluate_formula(formula, values, values + Order::kMatrixInputs, output,
+                       RoundAs<T>{variant->types.data()});
       for (int i = 0; i < Order::kStored; ++i) tile[Order::kFirstOutput + i][j] = output[i];
-      if constexpr (F::kSums > 0) {
-        if (terms != nullptr) terms[j] = output[F::kOutputs - 1];
-      }
+      if (terms.of == nullptr) continue;
+      for (int s = 0; s < Order::kSums; ++s)
+        terms.of[s * terms.stride + j] = output[Order::kStored + s];
     }
     for (int i = Order::kFirstOutput; i < Order::kFirstSum; ++i) {
       if (type(i) != ElementType::kAbsent) narrow(type(i), tile[i], at(pointers, i, offset), count);
@@ -124,11 +127,11 @@ struct UntypedSpans {
     }
   }
 
-  void put_sum(const KernelArguments& arguments, long long channel, T sum) const {
-    const int operand = Order::kFirstSum;
-    narrow(type(operand), &sum,
-           static_cast<char*>(arguments.operands[operand].data) + channel * element_size(operand),
-           1);
+  void put_sums(const KernelArguments& arguments, long long channel, const T* sums) const {
+    for (int i = Order::kFirstSum; i < Order::kOperands; ++i) {
+      narrow(type(i), sums++,
+             static_cast<char*>(arguments.operands[i].data) + channel * element_size(i), 1);
+    }
   }
 };
 

@@ -37,7 +37,7 @@ struct Description {
   std::string_view name;
   std::string_view documentation;
   std::span<const Operand> operands;  // matrix inputs, inputs per channel, matrix outputs, a sum
-  std::span<const std::string_view> scalars;
+  std::span<const std::string_view> scalars{};
   std::string_view formula;                 // name of the class template
   std::string_view math_header;             // header that declares it
   bool is_per_layer = false;                // called with one row

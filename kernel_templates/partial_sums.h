@@ -33,8 +33,9 @@ struct SumLayout {
   long long row_groups;        // partial sums along the rows
   long long spans;             // partial sums along the columns
 
-  // Partial sums per channel. Partial sum i covers row group i / spans and span i % spans; for
-  // channel c it lies at workspace[i * num_channels + c], in the compute type.
+  // Partial sums per channel and sum. Partial sum i covers row group i / spans and span i % spans;
+  // that of sum s and channel c lies at workspace[(i * sums + s) * num_channels + c], in the
+  // compute type.
   [[nodiscard]] constexpr long long count() const { return row_groups * spans; }
 };
 
@@ -50,8 +51,8 @@ constexpr SumLayout sum_layout(Broadcast broadcast, long long num_rows, long lon
   return {rows, divide_up(num_rows / num_channels, rows), divide_up(num_cols, kPartialColumns)};
 }
 
-// Bytes of workspace that suffice for every config; `element_size` is that of the compute type. At
-// most 1% of the two matrices whose products are summed.
+// Bytes of workspace that suffice for every config; `element_size` is that of the compute type,
+// times the number of sums. At most 1% of the matrices whose products are summed.
 constexpr long long sum_workspace_bytes(Broadcast broadcast, long long num_rows, long long num_cols,
                                         long long num_channels, long long element_size) {
   const long long count =

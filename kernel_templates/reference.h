@@ -9,7 +9,7 @@
 #include "kernel_templates/arguments.h"
 #include "kernel_templates/cpu/elements.h"
 #include "kernel_templates/element_type.h"
-#include "kernel_templates/math/finished_sum.h"
+#include "kernel_templates/math/evaluated_formula.h"
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/registry.h"
 
@@ -59,6 +59,26 @@ void store_element(const OperandArgument& operand, ElementType type, long long r
   }
 }
 
+// Rounds a value to the type of an operand.
+template <class T>
+struct RoundAs {
+  const ElementType* types;
+
+  template <int kOperand>
+  T to(T value) const {
+    switch (types[kOperand]) {
+      case ElementType::kBfloat16:
+        return static_cast<T>(Element<ElementType::kBfloat16>::widen(
+            Element<ElementType::kBfloat16>::narrow(static_cast<float>(value))));
+      case ElementType::kFloat16:
+        return static_cast<T>(Element<ElementType::kFloat16>::widen(
+            Element<ElementType::kFloat16>::narrow(static_cast<float>(value))));
+      default:
+        return value;
+    }
+  }
+};
+
 // The balanced binary tree over the terms, from the root down: the left subtree of each node is the
 // largest power of two that leaves at least one term for the right subtree.
 template <class T>
@@ -93,10 +113,12 @@ void evaluate_as(const KernelArguments& arguments, const Variant& variant) {
   using F = Formula<T>;
   constexpr std::size_t kInputs = F::kMatrixInputs + F::kBroadcastInputs;
   constexpr std::size_t kStored = F::kOutputs - F::kSums;
+  constexpr std::size_t kSums = F::kSums;
   const F formula(arguments.scalars);
   const auto channels =
       static_cast<std::size_t>(variant.has_sum() ? arguments.sizes[kChannels] : 0);
-  std::vector<std::vector<std::vector<T>>> terms(channels);  // indexed by channel and leaf
+  // Indexed by channel, sum and leaf.
+  std::vector<std::vector<std::vector<T>>> terms(channels * kSums);
   for (long long row = 0; row < arguments.sizes[kRows]; ++row) {
     for (long long col = 0; col < arguments.sizes[kCols]; ++col) {
       const long long channel =
@@ -108,17 +130,20 @@ void evaluate_as(const KernelArguments& arguments, const Variant& variant) {
         input[i] = load_element<T>(arguments.operands[i], variant.types[i], is_matrix ? row : 0,
                                    is_matrix ? col : channel);
       }
-      formula(input, input + F::kMatrixInputs, output);
+      evaluate_formula(formula, input, input + F::kMatrixInputs, output,
+                       RoundAs<T>{variant.types.data()});
       for (std::size_t i = 0; i < kStored; ++i) {
         store_element<T>(arguments.operands[kInputs + i], variant.types[kInputs + i], row, col,
                          output[i]);
       }
       if (channels == 0) continue;
-      auto& leaves = terms[static_cast<std::size_t>(channel)];
       const bool begins_leaf =
           variant.broadcast == Broadcast::kPerRow ? col == 0 : row % kRunLength == 0;
-      if (begins_leaf) leaves.emplace_back();
-      leaves.back().push_back(output[F::kOutputs - 1]);
+      for (std::size_t s = 0; s < kSums; ++s) {
+        auto& leaves = terms[static_cast<std::size_t>(channel) * kSums + s];
+        if (begins_leaf) leaves.emplace_back();
+        leaves.back().push_back(output[kStored + s]);
+      }
     }
   }
   for (std::size_t i = 0; i < channels; ++i) {
@@ -129,9 +154,15 @@ void evaluate_as(const KernelArguments& arguments, const Variant& variant) {
       broadcast[j] =
           load_element<T>(arguments.operands[operand], variant.types[operand], 0, channel);
     }
-    store_element<T>(arguments.operands[kInputs + kStored], variant.types[kInputs + kStored], 0,
-                     channel,
-                     finished_sum(formula, sum_channel(terms[i], variant.broadcast), broadcast));
+    T sums[kSums + 1];
+    for (std::size_t s = 0; s < kSums; ++s) {
+      sums[s] = sum_channel(terms[i * kSums + s], variant.broadcast);
+    }
+    finish_sums(formula, sums, broadcast);
+    for (std::size_t s = 0; s < kSums; ++s) {
+      const std::size_t operand = kInputs + kStored + s;
+      store_element<T>(arguments.operands[operand], variant.types[operand], 0, channel, sums[s]);
+    }
   }
 }
 

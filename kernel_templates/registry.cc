@@ -150,6 +150,10 @@ bool is_supported(const Variant& variant) {
                            (operand.presence == Presence::kForSum && variant.has_sum());
     if (is_needed && !variant.has(i)) return false;
     if (operand.presence == Presence::kForSum && !variant.has_sum() && variant.has(i)) return false;
+    if (operand.typed_as >= 0 && variant.has(i)) {
+      const auto other = static_cast<std::size_t>(operand.typed_as);
+      if (variant.has(other) && variant.types[other] != variant.types[i]) return false;
+    }
     writes = writes || (operand.role == OperandRole::kOutput && variant.has(i));
     present += variant.has(i) ? 1 : 0;
   }
@@ -168,14 +172,20 @@ ElementType compute_type(const Variant& variant) {
 }
 
 std::vector<Variant> all_variants(const Operation& operation) {
-  const std::size_t operands = operation.operands.size();
+  const std::span<const Operand> operands = operation.operands;
   std::size_t combinations = 1;
-  for (std::size_t i = 0; i < operands; ++i) combinations *= kNumElementTypes;
+  for (const Operand& operand : operands) {
+    if (operand.typed_as < 0) combinations *= kNumElementTypes;
+  }
   std::vector<Variant> variants;
   for (std::size_t code = 0; code < combinations; ++code) {
     Variant variant{.operation = &operation};
     std::size_t rest = code;
-    for (std::size_t i = 0; i < operands; ++i) {
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].typed_as >= 0) {
+        variant.types[i] = variant.types[static_cast<std::size_t>(operands[i].typed_as)];
+        continue;
+      }
       variant.types[i] = static_cast<ElementType>(rest % kNumElementTypes);
       rest /= kNumElementTypes;
     }

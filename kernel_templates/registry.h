@@ -81,7 +81,7 @@ struct OperandShape {
 enum class Presence {
   kRequired,
   kOptional,  // an output that may be left out, or an input that counts as zero without a tensor
-  kForSum,    // an input that only the sum needs: required with the sum, not read without it
+  kForSum,  // an input that only the sums need, or a further sum: with the first sum, and only then
 };
 
 // The element type of an operand in a model's layer.
@@ -107,6 +107,7 @@ struct Operand {
   bool limits_vectors = true;
   bool is_read = false;       // for an output: whether kernels read it before they write it
   std::size_t alignment = 0;  // required alignment in bytes; 0: that of its elements
+  int typed_as = -1;          // index of an earlier operand that has the same element type; -1: any
 };
 
 struct Template;
@@ -145,7 +146,7 @@ struct Operation {
   // `magnitude`"; empty if it is. Null: no additional checks.
   std::string_view (*why_unsupported)(const Variant& variant) = nullptr;
   bool is_offered = true;  // in the public interfaces; false if only measurements use it
-  int sum_operand = -1;    // the index of the operand that is a sum, or -1
+  int sum_operand = -1;    // the index of the first operand that is a sum, or -1
   // The combinations of optional operands that calls usually have: one bit per operand index.
   // Empty: all of them, all but the inputs, all but the outputs, and none.
   std::span<const unsigned> usual_forms{};
@@ -167,6 +168,14 @@ struct Operation {
   std::string_view sources{};
   // Text from which another process can create the operation; empty: it is in the table.
   std::string_view description{};
+
+  // The sums are the last operands, and are computed together.
+  [[nodiscard]] constexpr bool is_sum(std::size_t operand) const {
+    return sum_operand >= 0 && operand >= static_cast<std::size_t>(sum_operand);
+  }
+  [[nodiscard]] constexpr int num_sums() const {
+    return sum_operand < 0 ? 0 : static_cast<int>(operands.size()) - sum_operand;
+  }
 };
 
 // All operations, in the order of operations/*.cc in CMake. Usable during the initialisation of

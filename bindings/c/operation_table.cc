@@ -91,7 +91,7 @@ Status describe_operand(const dorajit_operation* handle, std::int32_t index,
   known.name = operand.name.data();  // a string literal, which is null-terminated
   known.dimensions = operand.shape.text.data();
   known.is_output = operand.role == kernels::OperandRole::kOutput ? 1 : 0;
-  known.is_sum = index == operation.sum_operand ? 1 : 0;
+  known.is_sum = operation.is_sum(static_cast<std::size_t>(index)) ? 1 : 0;
   known.presence = presence_of(operand);
   const auto inner = static_cast<std::size_t>(operand.shape.inner);
   const bool is_derived = operation.dimensions[inner].keying == kernels::Keying::kDerived;

@@ -1,4 +1,6 @@
 // The launches of a backward pass of a DoRA linear layer (dorajit/layers/node.py) in one call.
+#include "bindings/python/linear_gradients.h"
+
 #include <Python.h>
 
 #include <array>
@@ -8,8 +10,6 @@
 #include <span>
 #include <stdexcept>
 
-#include "bindings/python/eligibility.h"
-#include "bindings/python/linear_products.h"
 #include "bindings/python/module_parts.h"
 #include "bindings/python/positional_function.h"
 
@@ -18,81 +18,14 @@ namespace {
 
 namespace py = pybind11;
 
-// The operands, as dorajit.layers.node names them. None: not needed, or not wanted.
-struct Pass {
-  py::object d_out, x, mask, weight, a, b, low, inner, gain, divisor, scale;
-  py::object base;             // the Quantized that dequantizes `weight`, or None
-  py::object dropout;          // the active Dropout, or None
-  PyObject* like_a = Py_None;  // of d_A's shape and type
-  PyObject* like_b = Py_None;
-  py::object magnitude_type = py::none();  // of d_magnitude
-  bool of_x = false;
-  bool is_float = false;  // d_A and d_B are float32, not rounded to the type of the factors
-};
-
-struct Gradients {
-  py::object x = py::none();  // a matrix
-  py::object a = py::none();
-  py::object b = py::none();
-  py::object magnitude = py::none();
-};
-
-py::object borrowed(PyObject* one) { return py::reinterpret_borrow<py::object>(one); }
-
-// alpha * left @ right: of left's type, or float32 without rounding to it. `like` has the result's
-// shape and type.
-py::object product(PyObject* like, PyObject* left, PyObject* right, PyObject* alpha,
-                   bool is_float) {
-  const Products& of = products();
-  if (is_float) {
-    return call(of.addmm, std::array{like, left, right, of.zero, alpha, of.float32},
-                of.beta_alpha_type);
-  }
-  return call(of.addmm, std::array{like, left, right, of.zero, alpha}, of.beta_alpha);
-}
-
-// The weight, of which nobody else keeps a dequantized copy.
-py::object weight_of(const Pass& pass) {
-  const Products& of = products();
-  if (pass.base.is_none()) return pass.weight;
-  const py::object made = call_method(of.dense, std::array{pass.base.ptr()});
-  call_method(of.release, std::array{pass.base.ptr()});
-  return call_method(of.to, std::array{made.ptr(), part(pass.d_out.ptr(), of.dtype).ptr()});
-}
-
-// The gradient of x, a matrix. `u` is that of the base product, alpha * t that of S.
-py::object gradient_of_x(const Pass& pass, const py::object& u, const py::object& through,
-                         PyObject* alpha, bool drops_base) {
-  const Products& of = products();
-  const py::object weight = weight_of(pass);
-  py::object d_x = call(of.mm, std::array{u.ptr(), weight.ptr()});
-  const bool drops_low = !pass.dropout.is_none() && !drops_base;
-  if (!drops_low) {
-    call_method(of.add_product, std::array{d_x.ptr(), through.ptr(), pass.a.ptr(), alpha},
-                of.alpha);
-  }
-  if (pass.dropout.is_none()) return d_x;
-  const py::object mask = rows_of(pass.mask.ptr());
-  if (drops_low) {
-    const py::object term = call(of.mm, std::array{through.ptr(), pass.a.ptr()});
-    return call_method(of.add,
-                       std::array{pass.dropout.ptr(), d_x.ptr(), term.ptr(), mask.ptr(), alpha});
-  }
-  const py::object given = call(of.mm, std::array{rows_of(pass.d_out.ptr()).ptr(), weight.ptr()});
-  return call_method(of.add, std::array{pass.dropout.ptr(), given.ptr(), d_x.ptr(), mask.ptr()});
-}
-
 // Empty if something observes the launches or no kernel takes the tensors. `inner` is released
 // after its last use, so that its memory can be that of d_x.
 std::optional<Gradients> run(Pass& pass) {
   const Products& of = products();
   static NativeOperation& magnitude_backward = operation_named("magnitude_backward");
   static NativeOperation& backward = operation_named("backward");
-  const std::array observed = {pass.d_out.ptr(), pass.gain.ptr()};
   PyObject* const scale = pass.scale.ptr();
-  const int seen = who_sees(observed, std::span(&scale, 1));
-  if (seen < 0) throw py::error_already_set();
-  if (seen != kNobody) return std::nullopt;
+  if (!is_unobserved(std::array{pass.d_out.ptr(), pass.gain.ptr()}, scale)) return std::nullopt;
   const bool drops_base =
       !pass.dropout.is_none() && part(pass.dropout.ptr(), of.drops_base).ptr() == Py_True;
   py::object v;  // of the base product alone
@@ -114,44 +47,10 @@ std::optional<Gradients> run(Pass& pass) {
              scale);
   if (!made) return std::nullopt;
   pass.inner = py::none();
-  Gradients found;
-  found.magnitude = borrowed(PyTuple_GET_ITEM(made.ptr(), 2));
   const py::object d_lora = rows_of(PyTuple_GET_ITEM(made.ptr(), drops_base ? 0 : 1));
-  PyObject* const alpha = drops_base ? of.one : scale;
-  py::object through;
-  if (pass.of_x || pass.like_a != Py_None) {
-    through = call(of.mm, std::array{d_lora.ptr(), pass.b.ptr()});
-  }
-  if (pass.like_b != Py_None) {
-    found.b = product(pass.like_b, transposed(d_lora.ptr()).ptr(), rows_of(pass.low.ptr()).ptr(),
-                      alpha, pass.is_float);
-  }
-  if (pass.like_a != Py_None) {
-    const py::object dropped =
-        pass.dropout.is_none()
-            ? pass.x
-            : call_method(of.again, std::array{pass.dropout.ptr(), pass.x.ptr(), pass.mask.ptr(),
-                                               part(pass.a.ptr(), of.dtype).ptr()});
-    found.a = product(pass.like_a, transposed(through.ptr()).ptr(), rows_of(dropped.ptr()).ptr(),
-                      alpha, pass.is_float);
-  }
-  if (pass.of_x) found.x = gradient_of_x(pass, v ? v : d_lora, through, alpha, drops_base);
+  Gradients found = finish(pass, v ? v : d_lora, d_lora, drops_base ? of.one : scale, drops_base);
+  found.magnitude = borrowed(PyTuple_GET_ITEM(made.ptr(), 2));
   return found;
-}
-
-// The matrix in the shape of the layer's input.
-py::object in_shape_of(const py::object& matrix, const DLTensor& d_out) {
-  if (d_out.ndim == 2) return matrix;
-  const Products& of = products();
-  TorchTensor read;
-  if (!read.read_result(matrix)) throw std::runtime_error("the gradient of x cannot be read");
-  const int last = d_out.ndim - 1;
-  const py::object sizes = owned(PyTuple_New(d_out.ndim));
-  for (int i = 0; i <= last; ++i) {
-    const std::int64_t size = i == last ? read.dl().shape[1] : d_out.shape[i];
-    PyTuple_SET_ITEM(sizes.ptr(), i, PyLong_FromLongLong(size));
-  }
-  return call_method(of.view, std::array{matrix.ptr(), sizes.ptr()});
 }
 
 // The gradients of x, A, B and the magnitude; empty as that of run(), and if d_out is no matrix or
@@ -210,19 +109,7 @@ PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t cou
 
 // What DoraLinear.forward stores as `ctx.kept`, and saves.
 enum Kept : Py_ssize_t { kIsFloat, kScale, kHeld, kVersions, kTrained, kBase, kDropout };
-enum Saved : Py_ssize_t {
-  kWeight,
-  kA,
-  kB,
-  kX,
-  kLow,
-  kMask,
-  kOfOutput,
-  kInner,
-  kGain,
-  kDivisor,
-  kSavedCount
-};
+enum Saved : Py_ssize_t { kWeight, kA, kB, kX, kLow, kMask, kInner, kGain, kDivisor, kSavedCount };
 
 // (ctx, d_out, otherwise) -> the gradients of DoraLinear's inputs, or None.
 PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
@@ -289,12 +176,10 @@ PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t coun
     const auto found = gradients(pass);
     if (!found) {
       return otherwise(py::make_tuple(pass.weight, pass.a, pass.b, pass.x, pass.low, pass.mask,
-                                      py::none(), pass.inner, pass.gain, pass.divisor));
+                                      pass.inner, pass.gain, pass.divisor));
     }
     const auto& [d_x, d_a, d_b, d_magnitude] = *found;
-    return py::make_tuple(d_x, d_a, d_b, d_magnitude, py::none(), py::none(), py::none())
-        .release()
-        .ptr();
+    return py::make_tuple(d_x, d_a, d_b, d_magnitude, py::none(), py::none()).release().ptr();
   });
 }
 

@@ -52,6 +52,8 @@ struct Products {
   PyObject* dense = PyUnicode_InternFromString("dense");
   PyObject* release = PyUnicode_InternFromString("release");
   PyObject* dropout = PyUnicode_InternFromString("dropout");
+  PyObject* base = PyUnicode_InternFromString("base");
+  PyObject* mask = PyUnicode_InternFromString("mask");
   PyObject* drops_base = PyUnicode_InternFromString("drops_base");
   PyObject* kept = PyUnicode_InternFromString("kept");
   PyObject* needs_input_grad = PyUnicode_InternFromString("needs_input_grad");

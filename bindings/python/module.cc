@@ -120,6 +120,7 @@ PYBIND11_MODULE(_native, module) {
       "log) -> exception.");
   native::dtype_alone();
   native::add_operations(module);
+  native::add_gated_mlp(module);
   native::add_linear(module);
   native::add_linear_gradients(module);
   native::add_own_kernels(module);

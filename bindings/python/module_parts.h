@@ -9,6 +9,7 @@ namespace dorajit::python {
 void add_operations(pybind11::module_& module);
 
 // `linear_forward`: the forward pass of a linear layer's node.
+void add_gated_mlp(pybind11::module_& module);
 void add_linear(pybind11::module_& module);
 
 // `linear_backward` and `linear_gradients`: its backward pass.

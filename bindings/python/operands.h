@@ -14,7 +14,7 @@
 
 namespace dorajit::python {
 
-inline constexpr std::size_t kMaxOperands = 8;
+inline constexpr std::size_t kMaxOperands = 12;
 
 // Raises DORAJIT_UNSUPPORTED for the named argument.
 [[noreturn]] void refuse(const char* operation, const char* argument);

@@ -1,4 +1,4 @@
-// Kernels with a sum per column on the CPU: the counterpart of cuda/column_sums.cuh.
+// Kernels with sums per column on the CPU: the counterpart of cuda/column_sums.cuh.
 //
 // Programs are numbered with columns fastest. Each walks its rows once, a tile of columns at a
 // time, and produces one node of each column's tree.
@@ -16,6 +16,7 @@ struct ColumnSumsPrograms {
   using F = typename Spans::F;
   using T = typename Spans::T;
 
+  static constexpr int kSums = F::kSums;
   static constexpr int kTile = 1024;
 
   static constexpr int levels_above(long long runs) {
@@ -26,13 +27,16 @@ struct ColumnSumsPrograms {
   // Sums rows [first_row, last_row) in order, starting with the first.
   static void sum_run(const Spans& spans, const KernelArguments& arguments, const F& formula,
                       long long first_row, long long last_row, long long col, long long count,
-                      T* sum) {
+                      T (&sums)[kSums][kTile]) {
     spans.run(formula, point_at<Broadcast::kPerColumn>(spans, arguments, first_row, col), count,
-              sum);
-    alignas(64) T terms[kTile];
+              {sums[0], kTile});
+    alignas(64) T terms[kSums][kTile];
     for (long long row = first_row + 1; row < last_row; ++row) {
-      spans.run(formula, point_at<Broadcast::kPerColumn>(spans, arguments, row, col), count, terms);
-      for (long long i = 0; i < count; ++i) sum[i] = sum[i] + terms[i];
+      spans.run(formula, point_at<Broadcast::kPerColumn>(spans, arguments, row, col), count,
+                {terms[0], kTile});
+      for (int s = 0; s < kSums; ++s) {
+        for (long long i = 0; i < count; ++i) sums[s][i] = sums[s][i] + terms[s][i];
+      }
     }
   }
 
@@ -42,17 +46,20 @@ struct ColumnSumsPrograms {
     const long long last_row = arguments.sizes[kRows] - first_row < kConfig.rows_per_program
                                    ? arguments.sizes[kRows]
                                    : first_row + kConfig.rows_per_program;
-    TileSum<T, kLevels, kTile> sum;
-    alignas(64) T node[kTile];
+    TileSum<T, kLevels, kTile> trees[kSums];
+    alignas(64) T node[kSums][kTile];
     long long runs = 0;
     for (long long row = first_row; row < last_row; row += kRunLength) {
       sum_run(spans, arguments, formula, row,
               last_row - row < kRunLength ? last_row : row + kRunLength, col, count, node);
-      sum.push(runs++, node, count);
+      for (int s = 0; s < kSums; ++s) trees[s].push(runs, node[s], count);
+      ++runs;
     }
-    sum.root(runs, node, count);
+    for (int s = 0; s < kSums; ++s) trees[s].root(runs, node[s], count);
     for (long long i = 0; i < count; ++i) {
-      put_sum(spans, arguments, layout, group, col + i, node[i]);
+      T sums[kSums];
+      for (int s = 0; s < kSums; ++s) sums[s] = node[s][i];
+      put_sums(spans, arguments, layout, group, col + i, sums);
     }
   }
 

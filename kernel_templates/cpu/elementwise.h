@@ -50,7 +50,7 @@ struct ElementwisePrograms {
                       long long row, long long first_col, long long last_col) {
     if constexpr (!kStream) {
       spans.run(formula, point_at<kBroadcast>(spans, arguments, row, first_col),
-                last_col - first_col, nullptr);
+                last_col - first_col, {});
     } else {
       alignas(64) T tile[Order::kStored][kTile];
       for (long long col = first_col; col < last_col; col += kTile) {
@@ -58,7 +58,7 @@ struct ElementwisePrograms {
         const auto places = point_at<kBroadcast>(spans, arguments, row, col);
         auto pointers = places;
         for (int i = 0; i < Order::kStored; ++i) pointers.data[Order::kFirstOutput + i] = tile[i];
-        spans.run(formula, pointers, count, nullptr);
+        spans.run(formula, pointers, count, {});
         for (int i = Order::kFirstOutput; i < Order::kFirstSum; ++i) {
           if (places.data[i] == nullptr) continue;
           stream_out(places.data[i], pointers.data[i], count * spans.element_size(i));

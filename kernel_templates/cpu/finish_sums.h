@@ -1,36 +1,38 @@
-// The second stage of a sum on the CPU: adds the partial sums of each channel up the same tree.
+// The second stage of sums on the CPU: adds the partial sums of each channel up the same tree.
 #pragma once
 
 #include "cpu/operands.h"
 #include "cpu/tile_sums.h"
-#include "math/finished_sum.h"
 
 namespace dorajit::kernels {
 
 // Adding to zero turns the sum of no terms, and of negative zeros, into +0, as a loop from 0 does.
 template <class Spans>
-inline void put_final_sum(const Spans& spans, const KernelArguments& arguments, long long channel,
-                          typename Spans::T sum) {
+inline void put_final_sums(const Spans& spans, const KernelArguments& arguments, long long channel,
+                           typename Spans::T* sums) {
   using T = typename Spans::T;
   using F = typename Spans::F;
-  T total = T(0) + sum;
+  for (int s = 0; s < F::kSums; ++s) sums[s] = T(0) + sums[s];
   if constexpr (FinishesSums<F, T>) {
     T broadcast[F::kBroadcastInputs];
     spans.load_broadcast(arguments, channel, broadcast);
-    total = finished_sum(F(arguments.scalars), total, broadcast);
+    finish_sums(F(arguments.scalars), sums, broadcast);
   }
-  spans.put_sum(arguments, channel, total);
+  spans.put_sums(arguments, channel, sums);
 }
 
-// Writes partial sum number `index` of a channel to its place.
+// Writes partial sums number `index` of a channel to their places.
 template <class Spans>
-inline void put_sum(const Spans& spans, const KernelArguments& arguments, const SumLayout& layout,
-                    long long index, long long channel, typename Spans::T sum) {
-  using T = typename Spans::T;
+inline void put_sums(const Spans& spans, const KernelArguments& arguments, const SumLayout& layout,
+                     long long index, long long channel, typename Spans::T* sums) {
+  constexpr int kSums = Spans::F::kSums;
   if (layout.count() == 1) {
-    put_final_sum(spans, arguments, channel, sum);
+    put_final_sums(spans, arguments, channel, sums);
   } else {
-    static_cast<T*>(arguments.workspace)[index * arguments.sizes[kChannels] + channel] = sum;
+    auto* const to = static_cast<typename Spans::T*>(arguments.workspace) + channel;
+    for (int s = 0; s < kSums; ++s) {
+      to[(index * kSums + s) * arguments.sizes[kChannels]] = sums[s];
+    }
   }
 }
 
@@ -38,6 +40,7 @@ template <class Spans, StreamingConfig kConfig, Broadcast kBroadcast>
 struct FinishSums {
   using T = typename Spans::T;
 
+  static constexpr int kSums = Spans::F::kSums;
   static constexpr int kTile = 64;
   static constexpr int kLevels = 48;
 
@@ -54,23 +57,26 @@ struct FinishSums {
     const T* partial_sums = static_cast<const T*>(arguments.workspace);
     for (long long channel = first; channel < last; channel += kTile) {
       const long long count = last - channel < kTile ? last - channel : kTile;
-      TileSum<T, kLevels, kTile> groups;
-      T node[kTile];
-      for (long long group = 0; group < layout.row_groups; ++group) {
-        TileSum<T, kLevels, kTile> row;
-        for (long long span = 0; span < layout.spans; ++span) {
-          const long long index = group * layout.spans + span;
-          for (long long i = 0; i < count; ++i) {
-            node[i] = partial_sums[index * arguments.sizes[kChannels] + channel + i];
+      T node[kSums][kTile];
+      for (int s = 0; s < kSums; ++s) {
+        TileSum<T, kLevels, kTile> groups;
+        for (long long group = 0; group < layout.row_groups; ++group) {
+          TileSum<T, kLevels, kTile> row;
+          for (long long span = 0; span < layout.spans; ++span) {
+            const T* from =
+                partial_sums + channel + ((group * layout.spans + span) * kSums + s) * channels;
+            for (long long i = 0; i < count; ++i) node[s][i] = from[i];
+            row.push(span, node[s], count);
           }
-          row.push(span, node, count);
+          row.root(layout.spans, node[s], count);
+          groups.push(group, node[s], count);
         }
-        row.root(layout.spans, node, count);
-        groups.push(group, node, count);
+        groups.root(layout.row_groups, node[s], count);
       }
-      groups.root(layout.row_groups, node, count);
       for (long long i = 0; i < count; ++i) {
-        put_final_sum(spans, arguments, channel + i, node[i]);
+        T sums[kSums];
+        for (int s = 0; s < kSums; ++s) sums[s] = node[s][i];
+        put_final_sums(spans, arguments, channel + i, sums);
       }
     }
   }

@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "broadcast.h"
 #include "cpu/elements.h"
+#include "math/evaluated_formula.h"
 #include "streaming_config.h"
 
 #if defined(__clang__)
@@ -27,7 +28,25 @@ struct OperandOrder {
   static constexpr int kStored = F::kOutputs - F::kSums;
   static constexpr int kFirstOutput = kMatrixInputs + kBroadcastInputs;
   static constexpr int kFirstSum = kFirstOutput + kStored;
-  static constexpr int kOperands = kFirstSum + F::kSums;
+  static constexpr int kSums = F::kSums;
+  static constexpr int kOperands = kFirstSum + kSums;
+};
+
+// The terms of `sum` for element i of a span lie at of[sum * stride + i].
+template <class T>
+struct Terms {
+  T* of = nullptr;  // null: no sums are computed
+  long long stride = 0;
+};
+
+// Rounds a value to the type of an operand.
+template <class T, ElementType... kTypes>
+struct Round {
+  template <int kOperand>
+  DORAJIT_FORMULA T to(T value) const {
+    constexpr ElementType kType[] = {kTypes...};
+    return Element<kType[kOperand]>::widen(Element<kType[kOperand]>::narrow(value));
+  }
 };
 
 // The addresses of each operand's elements in a span. A per-row broadcast input points to its
@@ -90,16 +109,21 @@ struct TypedSpans {
     }
   }
 
-  // Evaluates `count` elements. The terms of a sum go to `terms`, which is null if there is no sum.
-  void run(const F& formula, const Pointers& pointers, long long count, T* terms) const {
+  // Evaluates `count` elements.
+  void run(const F& formula, const Pointers& pointers, long long count, Terms<T> terms) const {
     DORAJIT_INDEPENDENT_ITERATIONS
     for (long long i = 0; i < count; ++i) {
       T values[Order::kFirstOutput];
       T output[F::kOutputs];
       widen_inputs<0>(pointers, i, values);
-      formula(values, values + Order::kMatrixInputs, output);
+      evaluate_formula(formula, values, values + Order::kMatrixInputs, output,
+                       Round<T, kTypes...>{});
       narrow_outputs<Order::kFirstOutput>(output, i, pointers);
-      if constexpr (kHasSum) terms[i] = output[F::kOutputs - 1];
+      if constexpr (kHasSum) {
+        for (int s = 0; s < Order::kSums; ++s) {
+          terms.of[s * terms.stride + i] = output[Order::kStored + s];
+        }
+      }
     }
   }
 
@@ -116,10 +140,14 @@ struct TypedSpans {
     }
   }
 
-  // Writes one element of the sum.
-  void put_sum(const KernelArguments& arguments, long long channel, T sum) const {
-    static_cast<StorageOf<Order::kFirstSum>*>(arguments.operands[Order::kFirstSum].data)[channel] =
-        Element<kType[Order::kFirstSum]>::narrow(sum);
+  // Writes one element of each sum.
+  template <int kOperand = Order::kFirstSum>
+  void put_sums(const KernelArguments& arguments, long long channel, const T* sums) const {
+    if constexpr (kOperand < Order::kOperands) {
+      static_cast<StorageOf<kOperand>*>(arguments.operands[kOperand].data)[channel] =
+          Element<kType[kOperand]>::narrow(*sums);
+      put_sums<kOperand + 1>(arguments, channel, sums + 1);
+    }
   }
 };
 

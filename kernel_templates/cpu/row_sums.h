@@ -1,4 +1,4 @@
-// Kernels with a sum per channel, with channels along the rows, on the CPU: the counterpart of
+// Kernels with sums per channel, with channels along the rows, on the CPU: the counterpart of
 // cuda/row_sums.cuh. A program computes rows_per_program partial sums.
 #pragma once
 
@@ -13,6 +13,7 @@ struct RowSumsPrograms {
   using F = typename Spans::F;
   using T = typename Spans::T;
 
+  static constexpr int kSums = F::kSums;
   static constexpr int kLevels = 13;  // of the samples in a partial sum
 
   static void run_task(const Spans& spans, const KernelArguments& arguments, const F& formula,
@@ -30,17 +31,20 @@ struct RowSumsPrograms {
     const long long count = arguments.sizes[kCols] - col < kPartialColumns
                                 ? arguments.sizes[kCols] - col
                                 : kPartialColumns;
-    TileSum<T, kLevels, 1> sum;
-    alignas(64) T terms[kPartialColumns];
+    TileSum<T, kLevels, 1> trees[kSums];
+    alignas(64) T terms[kSums][kPartialColumns];
     for (long long sample = first_sample; sample < last_sample; ++sample) {
       const long long row = sample * channels + channel;
-      spans.run(formula, point_at<Broadcast::kPerRow>(spans, arguments, row, col), count, terms);
-      T node = sum_of_terms(terms, count);
-      sum.push(sample - first_sample, &node, 1);
+      spans.run(formula, point_at<Broadcast::kPerRow>(spans, arguments, row, col), count,
+                {terms[0], kPartialColumns});
+      for (int s = 0; s < kSums; ++s) {
+        T node = sum_of_terms(terms[s], count);
+        trees[s].push(sample - first_sample, &node, 1);
+      }
     }
-    T root;
-    sum.root(last_sample - first_sample, &root, 1);
-    put_sum(spans, arguments, layout, index, channel, root);
+    T roots[kSums];
+    for (int s = 0; s < kSums; ++s) trees[s].root(last_sample - first_sample, &roots[s], 1);
+    put_sums(spans, arguments, layout, index, channel, roots);
   }
 
   static void run(const Spans& spans, const KernelArguments& arguments, long long first_program,

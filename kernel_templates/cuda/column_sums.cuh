@@ -1,4 +1,4 @@
-// Kernels with a sum per column, in one pass over the matrices.
+// Kernels with sums per column, in one pass over the matrices.
 //
 // Program (x, y) covers block_size columns and rows_per_program rows. Its threads form lanes of
 // columns (vector_width columns each) and lanes of rows. A lane of rows sums a run of consecutive
@@ -20,11 +20,12 @@ struct ColumnLane {
   using F = typename Op::F;
   static constexpr int kWidth = Op::kWidth;
   static constexpr int kUnroll = Op::kUnroll;
+  static constexpr int kTrees = Op::kSums * kWidth;  // sum s of column i is tree s * kWidth + i
 
   static constexpr int log2(int value) { return value <= 1 ? 0 : 1 + log2(value / 2); }
 
   using Columns = ColumnValues<Op, 1>;
-  using Sum = PairwiseSum<T, log2(kRuns) + 1, kWidth>;
+  using Sum = PairwiseSum<T, log2(kRuns) + 1, kTrees>;
 
   // kRows rows: all loads come before all uses.
   template <int kRows>
@@ -40,30 +41,33 @@ struct ColumnLane {
     // Stores the outputs of the formula, and adds its terms to the run.
     __device__ __forceinline__ void finish(const KernelArguments& arguments, const F& formula,
                                            const Columns& columns, long long row, long long col,
-                                           T (&run)[kWidth]) const {
+                                           T (&run)[kTrees]) const {
 #pragma unroll
       for (int u = 0; u < kRows; ++u) {
         typename Op::Outputs outputs;
         Op::evaluate(
             formula, inputs[u], [&](int i) -> const T* { return columns.value[0][i]; }, outputs,
             [&](int i, const T(&output)[F::kOutputs]) {
-              run[i] = run[i] + output[F::kOutputs - 1];
+#pragma unroll
+              for (int s = 0; s < Op::kSums; ++s) {
+                run[s * kWidth + i] = run[s * kWidth + i] + output[Op::kStored + s];
+              }
             });
         outputs.store(arguments, row + u, col, kWidth);
       }
     }
   };
 
-  static __device__ __forceinline__ void begin_run(T (&run)[kWidth]) {
+  static __device__ __forceinline__ void begin_run(T (&run)[kTrees]) {
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) run[i] = absent_term<T>();
+    for (int i = 0; i < kTrees; ++i) run[i] = absent_term<T>();
   }
 
   // The node above kRuns complete runs from `row` on. The first row loads are issued before those
   // of the broadcast operands, so that both are in flight before either is needed.
   static __device__ __forceinline__ void sum_whole(const KernelArguments& arguments,
                                                    const F& formula, long long row, long long col,
-                                                   T (&node)[kWidth]) {
+                                                   T (&node)[kTrees]) {
     Columns columns;
     Sum sum;
     begin_run(node);
@@ -88,7 +92,7 @@ struct ColumnLane {
   // The same node for the rows [row, last_row), which are fewer, or none.
   static __device__ __forceinline__ void sum_cut(const KernelArguments& arguments, const F& formula,
                                                  long long row, long long last_row, long long col,
-                                                 T (&node)[kWidth]) {
+                                                 T (&node)[kTrees]) {
     Columns columns;
     columns.load(arguments, col, 0, kWidth);
     columns.widen();
@@ -108,7 +112,7 @@ struct ColumnLane {
 
   static __device__ __forceinline__ void sum(const KernelArguments& arguments, const F& formula,
                                              long long first_row, long long col,
-                                             T (&node)[kWidth]) {
+                                             T (&node)[kTrees]) {
     if (first_row + kRuns * kRunLength <= arguments.sizes[kRows]) {
       sum_whole(arguments, formula, first_row, col, node);
     } else {
@@ -129,7 +133,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
                 "num_warps, block_size, rows_per_program and unroll must be powers of two, with "
                 "rows_per_program at least 256, at least 8 rows for every thread, and unroll at "
                 "most 8");
-  static_assert(F::kSums == 1, "one sum per kernel");
+  static_assert(Op::kSums > 0);
 
   static constexpr int kColumnLanes = kConfig.block_size / kWidth;
   static constexpr int kRowLanes = kThreads / kColumnLanes;
@@ -140,30 +144,31 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
       kConfig.block_size, kConfig.num_warps, kConfig.rows_per_program, 1, 1, kConfig.cache_policy};
   using WholeLane = ColumnLane<Op, kRuns>;
   using NarrowLane = ColumnLane<Operands<Formula, kNarrow, kTypes...>, kRuns>;
+  static constexpr int kTrees = WholeLane::kTrees;
 
   // The nodes above this thread's rows and columns. If the columns end within the block, a thread
   // processes its columns one at a time.
   static __device__ __forceinline__ void sum_lane(const KernelArguments& arguments,
                                                   const F& formula, bool is_whole,
                                                   long long first_row, long long col,
-                                                  T (&node)[kWidth]) {
+                                                  T (&node)[kTrees]) {
     if (is_whole) {
       WholeLane::sum(arguments, formula, first_row, col, node);
       return;
     }
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) node[i] = absent_term<T>();
+    for (int i = 0; i < kTrees; ++i) node[i] = absent_term<T>();
 #pragma unroll 1
     for (int i = 0; i < kWidth && col + i < arguments.sizes[kCols]; ++i) {
-      T one[1];
+      T one[Op::kSums];
       NarrowLane::sum(arguments, formula, first_row, col + i, one);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) node[j] = i == j ? one[0] : node[j];
+      for (int j = 0; j < kTrees; ++j) node[j] = i == j % kWidth ? one[j / kWidth] : node[j];
     }
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
-    __shared__ T nodes[kRowLanes][kConfig.block_size];
+    __shared__ T nodes[kRowLanes][Op::kSums][kConfig.block_size];
     const F formula(arguments.scalars);
     const SumLayout layout =
         sum_layout(Broadcast::kPerColumn, arguments.sizes[kRows], arguments.sizes[kCols],
@@ -177,19 +182,25 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
       const long long col = block_start + column_lane * kWidth;
       long long group = blockIdx.y;
       do {
-        T node[kWidth];
+        T node[kTrees];
         sum_lane(arguments, formula, block_start + kConfig.block_size <= arguments.sizes[kCols],
                  group * kConfig.rows_per_program + row_lane * kRowsPerLane, col, node);
 #pragma unroll
-        for (int i = 0; i < kWidth; ++i) nodes[row_lane][column_lane * kWidth + i] = node[i];
+        for (int i = 0; i < kTrees; ++i) {
+          nodes[row_lane][i / kWidth][column_lane * kWidth + i % kWidth] = node[i];
+        }
         __syncthreads();
         for (int c = threadIdx.x; c < kConfig.block_size; c += kThreads) {
-          T lanes[kRowLanes];
+          T sums[Op::kSums];
 #pragma unroll
-          for (int lane = 0; lane < kRowLanes; ++lane) lanes[lane] = nodes[lane][c];
+          for (int s = 0; s < Op::kSums; ++s) {
+            T lanes[kRowLanes];
+#pragma unroll
+            for (int lane = 0; lane < kRowLanes; ++lane) lanes[lane] = nodes[lane][s][c];
+            sums[s] = sum_of_neighbours<kRowLanes>(lanes);
+          }
           if (block_start + c < arguments.sizes[kCols]) {
-            put_sum<Op>(arguments, layout, group, block_start + c,
-                        sum_of_neighbours<kRowLanes>(lanes));
+            put_sums<Op>(arguments, layout, group, block_start + c, sums);
           }
         }
         __syncthreads();

@@ -1,4 +1,4 @@
-// The second stage of a sum: adds the partial sums of each channel up the same tree.
+// The second stage of sums: adds the partial sums of each channel up the same tree.
 //
 // A program finishes a warp's width of channels; each of its lanes adds a run of consecutive
 // partial sums. A separate launch orders it after the first stage, so it needs no atomics.
@@ -6,40 +6,52 @@
 
 #include "cuda/broadcast_values.cuh"
 #include "cuda/dependent_launch.cuh"
-#include "math/finished_sum.h"
+#include "math/evaluated_formula.h"
 #include "math/pairwise_sum.h"
 
 namespace dorajit::kernels {
 
 inline constexpr int kFinishLevels = 24;  // 2^24 partial sums per lane: 2^37 rows and more
 
-// Adding to zero turns the sum of no terms, and of negative zeros, into +0, as a loop from 0 does.
-template <class Op>
-__device__ __forceinline__ void put_final_sum(const KernelArguments& arguments, long long channel,
-                                              typename Op::T sum) {
-  using T = typename Op::T;
-  constexpr ElementType kElement = Op::kType[Op::kFirstSum];
-  using Bits = typename Element<kElement>::Bits;
-  auto* const to = static_cast<Bits*>(arguments.operands[Op::kFirstSum].data) + channel;
-  if constexpr (FinishesSums<typename Op::F, T>) {
-    RowValues<Op> values;
-    values.load(arguments, channel);
-    const typename Op::F formula(arguments.scalars);
-    *to = Element<kElement>::narrow(finished_sum(formula, T(0) + sum, values.value));
-  } else {
-    *to = Element<kElement>::narrow(T(0) + sum);
+template <class Op, int kSum = 0>
+__device__ __forceinline__ void store_sums(const KernelArguments& arguments, long long channel,
+                                           const typename Op::T* sums) {
+  if constexpr (kSum < Op::kSums) {
+    constexpr int kOperand = Op::kFirstSum + kSum;
+    using E = Element<Op::kType[kOperand]>;
+    static_cast<typename E::Bits*>(arguments.operands[kOperand].data)[channel] =
+        E::narrow(sums[kSum]);
+    store_sums<Op, kSum + 1>(arguments, channel, sums);
   }
 }
 
-// Writes partial sum number `index` of the channel to the output or to the workspace.
+// Adding to zero turns the sum of no terms, and of negative zeros, into +0, as a loop from 0 does.
 template <class Op>
-__device__ __forceinline__ void put_sum(const KernelArguments& arguments, const SumLayout& layout,
-                                        long long index, long long channel, typename Op::T sum) {
+__device__ __forceinline__ void put_final_sums(const KernelArguments& arguments, long long channel,
+                                               typename Op::T* sums) {
+  using T = typename Op::T;
+#pragma unroll
+  for (int s = 0; s < Op::kSums; ++s) sums[s] = T(0) + sums[s];
+  if constexpr (FinishesSums<typename Op::F, T>) {
+    RowValues<Op> values;
+    values.load(arguments, channel);
+    finish_sums(typename Op::F(arguments.scalars), sums, values.value);
+  }
+  store_sums<Op>(arguments, channel, sums);
+}
+
+// Writes partial sums number `index` of the channel to the outputs or to the workspace.
+template <class Op>
+__device__ __forceinline__ void put_sums(const KernelArguments& arguments, const SumLayout& layout,
+                                         long long index, long long channel, typename Op::T* sums) {
   if (layout.count() == 1) {
-    put_final_sum<Op>(arguments, channel, sum);
+    put_final_sums<Op>(arguments, channel, sums);
   } else {
-    static_cast<typename Op::T*>(
-        arguments.workspace)[index * arguments.sizes[kChannels] + channel] = sum;
+    auto* const to = static_cast<typename Op::T*>(arguments.workspace) + channel;
+#pragma unroll
+    for (int s = 0; s < Op::kSums; ++s) {
+      to[(index * Op::kSums + s) * arguments.sizes[kChannels]] = sums[s];
+    }
   }
 }
 
@@ -49,29 +61,32 @@ struct FinishSumsKernel {
   using Op = Operands<Formula, kConfig, kTypes...>;
   using T = typename Op::T;
 
-  // The node above leaves [first, first + count). Rows of spans are padded to a power of two.
-  static __device__ __forceinline__ T sum_leaves(const KernelArguments& arguments,
-                                                 const SumLayout& layout, long long channel,
-                                                 long long first, long long count, int span_bits) {
-    const T* partial_sums = static_cast<const T*>(arguments.workspace);
-    PairwiseSum<T, kFinishLevels> sum;
-    T node[1] = {absent_term<T>()};
+  // The nodes above leaves [first, first + count). Rows of spans are padded to a power of two.
+  static __device__ __forceinline__ void sum_leaves(const KernelArguments& arguments,
+                                                    const SumLayout& layout, long long channel,
+                                                    long long first, long long count, int span_bits,
+                                                    T (&node)[Op::kSums]) {
+    const T* partial_sums = static_cast<const T*>(arguments.workspace) + channel;
+    PairwiseSum<T, kFinishLevels, Op::kSums> sum;
+#pragma unroll
+    for (int s = 0; s < Op::kSums; ++s) node[s] = absent_term<T>();
 #pragma unroll 4
     for (long long i = 0; i < count; ++i) {
       const long long group = (first + i) >> span_bits;
       const long long span = (first + i) - (group << span_bits);
-      node[0] = absent_term<T>();
-      if (group < layout.row_groups && span < layout.spans) {
-        node[0] =
-            partial_sums[(group * layout.spans + span) * arguments.sizes[kChannels] + channel];
+      const bool exists = group < layout.row_groups && span < layout.spans;
+      const long long at = (group * layout.spans + span) * Op::kSums;
+#pragma unroll
+      for (int s = 0; s < Op::kSums; ++s) {
+        node[s] = absent_term<T>();
+        if (exists) node[s] = partial_sums[(at + s) * arguments.sizes[kChannels]];
       }
       sum.push(i, node);
     }
-    return node[0];
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
-    __shared__ T nodes[kFinishLanes][kChannelsPerFinish];
+    __shared__ T nodes[kFinishLanes][Op::kSums][kChannelsPerFinish];
     const SumLayout layout = sum_layout(kBroadcast, arguments.sizes[kRows], arguments.sizes[kCols],
                                         arguments.sizes[kChannels], kConfig.rows_per_program);
     int span_bits = 0;
@@ -86,15 +101,22 @@ struct FinishSumsKernel {
          first < arguments.sizes[kChannels]; first += stride) {
       const long long channel = first + column;
       if (channel < arguments.sizes[kChannels]) {
-        nodes[lane][column] =
-            sum_leaves(arguments, layout, channel, lane * per_lane, per_lane, span_bits);
+        T node[Op::kSums];
+        sum_leaves(arguments, layout, channel, lane * per_lane, per_lane, span_bits, node);
+#pragma unroll
+        for (int s = 0; s < Op::kSums; ++s) nodes[lane][s][column] = node[s];
       }
       __syncthreads();
       if (lane == 0 && channel < arguments.sizes[kChannels]) {
-        T lanes[kFinishLanes];
+        T sums[Op::kSums];
 #pragma unroll
-        for (int i = 0; i < kFinishLanes; ++i) lanes[i] = nodes[i][column];
-        put_final_sum<Op>(arguments, channel, sum_of_neighbours<kFinishLanes>(lanes));
+        for (int s = 0; s < Op::kSums; ++s) {
+          T lanes[kFinishLanes];
+#pragma unroll
+          for (int i = 0; i < kFinishLanes; ++i) lanes[i] = nodes[i][s][column];
+          sums[s] = sum_of_neighbours<kFinishLanes>(lanes);
+        }
+        put_final_sums<Op>(arguments, channel, sums);
       }
       __syncthreads();
     }

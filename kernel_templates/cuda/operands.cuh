@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "broadcast.h"
 #include "cuda/vector_access.cuh"
+#include "math/evaluated_formula.h"
 #include "streaming_config.h"
 
 namespace dorajit::kernels {
@@ -23,7 +24,8 @@ struct Operands {
   static constexpr int kStored = F::kOutputs - F::kSums;  // outputs with one element per element
   static constexpr int kFirstOutput = kMatrixInputs + kBroadcastInputs;
   static constexpr int kFirstSum = kFirstOutput + kStored;
-  static_assert(sizeof...(kTypes) == kFirstSum + F::kSums, "one element type per operand");
+  static constexpr int kSums = F::kSums;
+  static_assert(sizeof...(kTypes) == kFirstSum + kSums, "one element type per operand");
 
   static constexpr int kThreads = kConfig.num_warps * kThreadsPerWarp;
   static constexpr int kWidth = kConfig.vector_width;
@@ -114,6 +116,15 @@ struct Operands {
     }
   }
 
+  // Rounds a value to the type of an operand.
+  struct Round {
+    template <int kOperand>
+    __device__ __forceinline__ T to(T value) const {
+      using E = Element<kType[kOperand]>;
+      return E::widen(E::narrow(value));
+    }
+  };
+
   // `broadcast_at(i)` returns a pointer to the broadcast inputs of element i.
   // `keep_terms(i, output)` receives the outputs of the formula.
   template <class BroadcastAt, class KeepTerms>
@@ -125,7 +136,7 @@ struct Operands {
       T matrix[kMatrixInputs];
       T output[F::kOutputs];
       widen_inputs<0>(inputs, i, matrix);
-      formula(matrix, broadcast_at(i), output);
+      evaluate_formula(formula, matrix, broadcast_at(i), output, Round{});
       narrow_outputs<0>(output, i, outputs);
       keep_terms(i, output);
     }

@@ -1,4 +1,4 @@
-// Kernels with a sum per channel if the channels lie along the rows: [1, C, 1, 1] over
+// Kernels with sums per channel if the channels lie along the rows: [1, C, 1, 1] over
 // [N, C, H, W], where a row is one channel of one sample.
 //
 // A group of lanes of one warp computes one partial sum (partial_sums.h): some samples of a
@@ -26,7 +26,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
   static_assert(is_valid_for_cuda_row_sums(kConfig),
                 "block_size / vector_width lanes must be a power of two within a warp, and "
                 "rows_per_program the number of such groups");
-  static_assert(F::kSums == 1, "one sum per kernel");
+  static_assert(Op::kSums > 0);
 
   static constexpr int kLanes = kConfig.block_size / kWidth;
   // Tree levels over the passes of a span and the samples of a partial sum: at most 4096 of each.
@@ -38,8 +38,10 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
     return ((1u << (kLanes % kThreadsPerWarp)) - 1u) << (lane_of_warp / kLanes * kLanes);
   }
 
+  using Sum = PairwiseSum<T, kLevels, Op::kSums>;
+
   // The node above one pass, which is kLanes vectors side by side.
-  static __device__ __forceinline__ T sum_pass(const T (&terms)[kWidth], unsigned mask) {
+  static __device__ __forceinline__ T sum_pass(const T* terms, unsigned mask) {
     T node = sum_of_neighbours<kWidth>(terms);
 #pragma unroll
     for (int distance = 1; distance < kLanes; distance *= 2) {
@@ -54,7 +56,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
                                                     const F& formula, const RowValues<Op>& values,
                                                     long long row, long long col,
                                                     long long remaining, unsigned mask,
-                                                    long long pass, PairwiseSum<T, kLevels>& sum) {
+                                                    long long pass, Sum& sum) {
     Inputs inputs[kPasses];
 #pragma unroll
     for (int p = 0; p < kPasses; ++p) {
@@ -65,24 +67,29 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
     for (int p = 0; p < kPasses; ++p) {
       const long long left = kWhole ? kWidth : remaining - p * kConfig.block_size;
       Outputs outputs;
-      T terms[kWidth];
+      T terms[Op::kSums][kWidth];
       Op::evaluate(
           formula, inputs[p], [&](int) -> const T* { return values.value; }, outputs,
           [&](int i, const T(&output)[F::kOutputs]) {
-            terms[i] = kWhole || i < left ? output[F::kOutputs - 1] : absent_term<T>();
+#pragma unroll
+            for (int s = 0; s < Op::kSums; ++s) {
+              terms[s][i] = kWhole || i < left ? output[Op::kStored + s] : absent_term<T>();
+            }
           });
       outputs.store(arguments, row, col + p * kConfig.block_size, left);
-      T node[1] = {sum_pass(terms, mask)};
+      T node[Op::kSums];
+#pragma unroll
+      for (int s = 0; s < Op::kSums; ++s) node[s] = sum_pass(terms[s], mask);
       sum.push(pass + p, node);
     }
   }
 
-  // The node above columns [first_col, last_col) of a row.
-  static __device__ __forceinline__ T sum_row(const KernelArguments& arguments, const F& formula,
-                                              const RowValues<Op>& values, long long row,
-                                              long long first_col, long long last_col, int lane,
-                                              unsigned mask) {
-    PairwiseSum<T, kLevels> sum;
+  // The nodes above columns [first_col, last_col) of a row.
+  static __device__ __forceinline__ void sum_row(const KernelArguments& arguments, const F& formula,
+                                                 const RowValues<Op>& values, long long row,
+                                                 long long first_col, long long last_col, int lane,
+                                                 unsigned mask, T (&node)[Op::kSums]) {
+    Sum sum;
     long long pass = 0;
     long long col = first_col;
 #pragma unroll 1
@@ -97,9 +104,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
                            last_col - col - lane * kWidth, mask, pass, sum);
       ++pass;
     }
-    T root[1];
-    sum.root(pass, root);
-    return root[0];
+    sum.root(pass, node);
   }
 
   static __device__ __forceinline__ void run_task(const KernelArguments& arguments,
@@ -120,16 +125,17 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
 
     RowValues<Op> values;
     values.load(arguments, channel);
-    PairwiseSum<T, kLevels> sum;
+    Sum sum;
 #pragma unroll 1
     for (long long sample = first_sample; sample < last_sample; ++sample) {
-      T node[1] = {sum_row(arguments, formula, values, sample * channels + channel, first_col,
-                           last_col, lane, mask)};
+      T node[Op::kSums];
+      sum_row(arguments, formula, values, sample * channels + channel, first_col, last_col, lane,
+              mask, node);
       sum.push(sample - first_sample, node);
     }
-    T root[1];
+    T root[Op::kSums];
     sum.root(last_sample - first_sample, root);
-    if (lane == 0) put_sum<Op>(arguments, layout, index, channel, root[0]);
+    if (lane == 0) put_sums<Op>(arguments, layout, index, channel, root);
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {

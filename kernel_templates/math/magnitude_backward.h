@@ -25,7 +25,7 @@ struct MagnitudeBackward {
     backward(matrix, broadcast, output);
   }
 
-  DORAJIT_FORMULA T finish(T sum, const T* broadcast) const { return sum / broadcast[1]; }
+  DORAJIT_FORMULA void finish(T* sum, const T* broadcast) const { sum[0] = sum[0] / broadcast[1]; }
 };
 
 }  // namespace dorajit::kernels

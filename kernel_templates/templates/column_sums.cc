@@ -80,7 +80,14 @@ Config choose_default(const Variant& variant, const SpaceTraits& traits, int vec
 
 std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind) {
-  return config_space(kSpace, variant, traits, vector_width, kind);
+  std::vector<Config> configs = config_space(kSpace, variant, traits, vector_width, kind);
+  // The trees of several sums over many rows do not fit the registers of large programs.
+  if (traits.kind == DeviceKind::kCuda && variant.operation->num_sums() > 1) {
+    std::erase_if(configs, [](const Config& config) {
+      return config[kWarps] >= 16 && config[kRowsOfProgram] > 512;
+    });
+  }
+  return configs;
 }
 
 std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& named) {

@@ -147,6 +147,15 @@ Status check_variant(const Operation& op, const kernels::Variant& variant) {
                                 op.operands[static_cast<std::size_t>(op.sum_operand)].name));
     }
   }
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    if (op.operands[i].typed_as < 0 || !variant.has(i)) continue;
+    const auto other = static_cast<std::size_t>(op.operands[i].typed_as);
+    if (!variant.has(other) || variant.types[i] == variant.types[other]) continue;
+    return refuse(StatusCode::kUnsupported, op, op.operands[i],
+                  std::format("is {}, but `{}` is {}; give both the same element type",
+                              kernels::name(variant.types[i]), op.operands[other].name,
+                              kernels::name(variant.types[other])));
+  }
   if (!writes) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: every output is left out; ask for at least one", op.name));

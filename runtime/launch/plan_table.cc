@@ -26,16 +26,17 @@ std::size_t hash_of(const PlanKey& key) {
 }  // namespace
 
 PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
-  // The packed fields take 1 + 8 * 4 + 5 + 1 + 15 bits.
+  // The packed fields take 1 + 12 * 4 + 3 + 1 + 11 bits; a vector width is a power of two or 0.
   static_assert(static_cast<int>(std::rbegin(kernels::kIntegerTypes)->type) < 16 &&
-                kernels::kMaxOperands == 8);
+                kernels::kMaxOperands == 12);
   std::uint64_t what = static_cast<std::uint64_t>(problem.variant.broadcast);
   for (const kernels::ElementType type : problem.variant.types) {
     what = what << 4 | static_cast<std::uint64_t>(type);
   }
-  what = what << 5 | static_cast<std::uint64_t>(problem.vector_width);
+  what = what << 3 |
+         static_cast<std::uint64_t>(std::bit_width(static_cast<unsigned>(problem.vector_width)));
   what = what << 1 | static_cast<std::uint64_t>(device.kind);
-  what = what << 15 | static_cast<std::uint64_t>(device.ordinal);
+  what = what << 11 | static_cast<std::uint64_t>(device.ordinal);
   return {.operation = problem.variant.operation, .what = what, .sizes = problem.key};
 }
 

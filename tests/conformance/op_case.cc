@@ -101,7 +101,7 @@ std::size_t OpCase::workspace_bytes() const {
   if (!variant_.has_sum()) return 0;
   return static_cast<std::size_t>(kernels::sum_workspace_bytes(
       variant_.broadcast, spec_.rows, spec_.cols, channels_of(variant_, spec_),
-      kernels::size_in_bytes(kernels::compute_type(variant_))));
+      variant_.operation->num_sums() * kernels::size_in_bytes(kernels::compute_type(variant_))));
 }
 
 template <class T>
@@ -126,29 +126,38 @@ void OpCase::evaluate() {
     const std::uint64_t bits = plain_encode(type, static_cast<double>(value));
     expected_[output].set_bits(row, col, canonical_bits(type, bits));
   };
-  std::vector<T> terms;
+  std::array<std::vector<T>, 2> terms;  // of each sum
+  const auto round = [&](std::size_t operand, T value) {
+    const ElementType type = variant_.types[operand];
+    return static_cast<T>(plain_decode(type, plain_encode(type, static_cast<double>(value))));
+  };
   for (std::int64_t row = 0; row < spec_.rows; ++row) {
     for (std::int64_t col = 0; col < spec_.cols; ++col) {
+      PlainInputs<T> inputs{};
+      for (std::size_t i = 0; i < first_output; ++i) inputs[i] = value<T>(i, row, col);
       const PlainOutputs<T> made =
-          plain_evaluate<T>(variant_.operation->name,
-                            {value<T>(0, row, col), value<T>(1, row, col), value<T>(2, row, col),
-                             first_output > 3 ? value<T>(3, row, col) : T(0)},
-                            spec_.scale);
+          plain_evaluate<T>(variant_.operation->name, inputs, spec_.scale, round);
       for (std::size_t i = first_output; i < operands.size(); ++i) {
         if (variant_.has(i) && is_matrix(variant_, i))
           keep(i, row, col, made.stored[i - first_output]);
       }
-      terms.push_back(made.term);
+      for (std::size_t s = 0; s < terms.size(); ++s) terms[s].push_back(made.terms[s]);
     }
   }
   if (!variant_.has_sum()) return;
-  const auto sum = static_cast<std::size_t>(variant_.operation->sum_operand);
-  std::int64_t channel = 0;
-  for (const T total : plain_sums(terms, spec_.rows, spec_.cols, channels_of(variant_, spec_),
-                                  variant_.broadcast)) {
-    const T fourth = first_output > 3 ? value<T>(3, channel, channel) : T(0);
-    keep(sum, 0, channel, plain_total<T>(variant_.operation->name, total, fourth));
-    ++channel;
+  const auto first_sum = static_cast<std::size_t>(variant_.operation->sum_operand);
+  for (std::size_t sum = first_sum; sum < operands.size(); ++sum) {
+    std::int64_t channel = 0;
+    for (const T total : plain_sums(terms[sum - first_sum], spec_.rows, spec_.cols,
+                                    channels_of(variant_, spec_), variant_.broadcast)) {
+      PlainInputs<T> inputs{};
+      for (std::size_t i = 0; i < first_output; ++i) {
+        if (!is_matrix(variant_, i)) inputs[i] = value<T>(i, channel, channel);
+      }
+      keep(sum, 0, channel,
+           plain_total<T>(variant_.operation->name, sum - first_sum, total, inputs));
+      ++channel;
+    }
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "kernel_templates/math/activations.h"
+
 namespace dorajit::tests {
 namespace {
 
@@ -52,12 +54,27 @@ std::optional<T> tree(std::vector<T> nodes) {
 
 constexpr std::int64_t kRowsOfARun = 8;
 
+template <class T>
+T activation(std::string_view op, T x) {
+  if (op.starts_with("gated_silu")) return kernels::Silu::value(x);
+  if (op.starts_with("gated_gelu_tanh")) return kernels::GeluTanh::value(x);
+  return kernels::Gelu::value(x);
+}
+
+template <class T>
+T derivative(std::string_view op, T x) {
+  if (op.starts_with("gated_silu")) return kernels::Silu::derivative(x);
+  if (op.starts_with("gated_gelu_tanh")) return kernels::GeluTanh::derivative(x);
+  return kernels::Gelu::derivative(x);
+}
+
 }  // namespace
 
 template <class T>
-PlainOutputs<T> plain_evaluate(std::string_view op, const std::array<T, 4>& inputs, double scale) {
+PlainOutputs<T> plain_evaluate(std::string_view op, const PlainInputs<T>& inputs, double scale,
+                               const PlainRounding<T>& round) {
   const auto rounded_scale = static_cast<T>(scale);
-  const auto [first, second, third, fourth] = inputs;
+  const auto [first, second, third, fourth, fifth, sixth, seventh] = inputs;
   if (op == "compose") {
     return {.stored = {compose(first, second, third, rounded_scale)}};
   }
@@ -67,7 +84,7 @@ PlainOutputs<T> plain_evaluate(std::string_view op, const std::array<T, 4>& inpu
   }
   if (op == "backward") {
     return {.stored = {times(times(third, rounded_scale), first), times(plus(third, T(-1)), first)},
-            .term = times(second, first)};
+            .terms = {times(second, first)}};
   }
   if (op == "norm_assembly") {
     return {.stored = {norm(first, second, third, scale)}};
@@ -79,8 +96,16 @@ PlainOutputs<T> plain_evaluate(std::string_view op, const std::array<T, 4>& inpu
   }
   if (op == "residual_backward" || op == "magnitude_backward") {
     return {.stored = {times(times(third, rounded_scale), first), times(third, first)},
-            .term = times(second, first)};
+            .terms = {times(second, first)}};
   }
+  if (op.starts_with("gated_") && op.ends_with("_backward")) {
+    const T activated = round(1, activation(op, second));
+    const T d_gate = times(times(first, third), derivative(op, second));
+    const T d_up = times(first, activated);
+    return {.stored = {times(activated, third), times(fourth, d_gate), times(fifth, d_up)},
+            .terms = {times(d_gate, second), times(d_up, third)}};
+  }
+  if (op.starts_with("gated_")) return {.stored = {times(round(0, activation(op, first)), second)}};
   return {};
 }
 
@@ -114,19 +139,25 @@ std::vector<T> plain_sums(const std::vector<T>& terms, std::int64_t rows, std::i
 }
 
 template <class T>
-T plain_total(std::string_view op, T sum, T fourth) {
-  volatile T total = op == "magnitude_backward" ? sum / fourth : sum;
+T plain_total(std::string_view op, std::size_t index, T sum, const PlainInputs<T>& inputs) {
+  volatile T total = sum;
+  if (op == "magnitude_backward") total = sum / inputs[3];
+  if (op.starts_with("gated_")) {
+    const T magnitude = inputs[5 + index];
+    total = magnitude == T(0) ? T(0) : sum / magnitude;
+  }
   return total;
 }
 
-template PlainOutputs<float> plain_evaluate(std::string_view, const std::array<float, 4>&, double);
-template PlainOutputs<double> plain_evaluate(std::string_view, const std::array<double, 4>&,
-                                             double);
+template PlainOutputs<float> plain_evaluate(std::string_view, const PlainInputs<float>&, double,
+                                            const PlainRounding<float>&);
+template PlainOutputs<double> plain_evaluate(std::string_view, const PlainInputs<double>&, double,
+                                             const PlainRounding<double>&);
 template std::vector<float> plain_sums(const std::vector<float>&, std::int64_t, std::int64_t,
                                        std::int64_t, kernels::Broadcast);
 template std::vector<double> plain_sums(const std::vector<double>&, std::int64_t, std::int64_t,
                                         std::int64_t, kernels::Broadcast);
-template float plain_total(std::string_view, float, float);
-template double plain_total(std::string_view, double, double);
+template float plain_total(std::string_view, std::size_t, float, const PlainInputs<float>&);
+template double plain_total(std::string_view, std::size_t, double, const PlainInputs<double>&);
 
 }  // namespace dorajit::tests

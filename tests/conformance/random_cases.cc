@@ -48,13 +48,18 @@ Variant draw_variant(Draw& draw) {
   const std::string_view name = draw.of(
       {std::string_view("compose"), std::string_view("compose_inner"), std::string_view("backward"),
        std::string_view("norm_assembly"), std::string_view("compose_residual"),
-       std::string_view("residual_backward"), std::string_view("magnitude_backward")});
+       std::string_view("residual_backward"), std::string_view("magnitude_backward"),
+       std::string_view("gated_silu"), std::string_view("gated_gelu"),
+       std::string_view("gated_silu_backward"), std::string_view("gated_gelu_tanh_backward")});
   Variant variant{.operation = &kernels::operation(name)};
   const bool all_double = draw.one_in(8);
-  for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {
+  const auto& operands = variant.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const int other = operands[i].typed_as;
     variant.types[i] =
-        all_double
-            ? ElementType::kFloat64
+        all_double ? ElementType::kFloat64
+        : other >= 0
+            ? variant.types[static_cast<std::size_t>(other)]
             : draw.of({ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16});
   }
   const Variants forms = in_both_broadcasts(with_every_subset({variant}));

@@ -119,8 +119,8 @@ Variants with_only_the_sum(const Variants& variants) {
     Variant sum = variant;
     const auto& operands = variant.operation->operands;
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      const bool is_other_output = operands[i].role == kernels::OperandRole::kOutput &&
-                                   static_cast<int>(i) != variant.operation->sum_operand;
+      const bool is_other_output =
+          operands[i].role == kernels::OperandRole::kOutput && !variant.operation->is_sum(i);
       if (is_other_output) sum.types[i] = kAbsent;
     }
     if (sum.has_sum()) add_once(sums, sum);

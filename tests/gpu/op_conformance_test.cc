@@ -57,6 +57,13 @@ TEST_F(OpsOnGpu, NormAssemblyIsExactForEveryTypeMix) {
   check(kernels::all_variants(kernels::operation("norm_assembly")), Configs::kOneInTurn,
         CaseList::kFew);
 }
+TEST_F(OpsOnGpu, GatedActivationsAreExactForSampledTypeMixes) {
+  for (const std::string_view op :
+       {"gated_silu", "gated_gelu", "gated_gelu_tanh", "gated_silu_backward"}) {
+    check(in_both_broadcasts(sampled_mixes(kernels::operation(op), 6)), Configs::kOneInTurn,
+          CaseList::kFew);
+  }
+}
 TEST_F(OpsOnGpu, BackwardIsExactForSampledTypeMixesAndEverySubsetOfOutputs) {
   check(sampled_gradients(kSampledMixes), Configs::kOneInTurn, CaseList::kFew);
 }
@@ -111,6 +118,12 @@ TEST_P(OpsOnGpuInFull, BackwardIsExactWithEveryConfigOfTheComprehensiveSpace) {
 TEST_P(OpsOnGpuInFull, ResidualFormsAreExactWithEveryConfigOfTheComprehensiveSpace) {
   for (const std::string_view op :
        {"compose_residual", "residual_backward", "magnitude_backward"}) {
+    check(widest_variants(kernels::operation(op)), Configs::kComprehensive, CaseList::kFew,
+          GetParam());
+  }
+}
+TEST_P(OpsOnGpuInFull, GatedActivationsAreExactWithEveryConfigOfTheComprehensiveSpace) {
+  for (const std::string_view op : {"gated_silu", "gated_gelu", "gated_silu_backward"}) {
     check(widest_variants(kernels::operation(op)), Configs::kComprehensive, CaseList::kFew,
           GetParam());
   }

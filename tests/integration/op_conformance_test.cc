@@ -92,6 +92,14 @@ TEST_F(OpsOnCpu, ResidualFormsAreExactForSampledMixes) {
         Configs::kOneInTurn, CaseList::kFew);
   }
 }
+TEST_F(OpsOnCpu, GatedActivationsAreExactForSampledMixes) {
+  for (const std::string_view op : {"gated_silu", "gated_gelu", "gated_gelu_tanh",
+                                    "gated_silu_backward", "gated_gelu_tanh_backward"}) {
+    check_compiled(
+        in_both_broadcasts(with_every_subset(sampled_mixes(kernels::operation(op), kFewMixes))),
+        Configs::kOneInTurn, CaseList::kFew);
+  }
+}
 TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpaceIsExact) {
   for (const std::string_view op : {"compose", "compose_inner", "backward"}) {
     check_compiled(in_both_broadcasts({plain_mixes(kernels::operation(op))[1]}),
@@ -100,7 +108,8 @@ TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpaceIsExact) {
 }
 TEST_F(OpsOnCpu, BuiltinKernelsAreExactForEveryTypeMix) {
   for (const kernels::Operation* one : operations_with_a_formula()) {
-    const bool has_many = one->name.contains("residual") || one->name == "magnitude_backward";
+    const bool has_many = one->name.contains("residual") || one->name == "magnitude_backward" ||
+                          one->name.starts_with("gated_");
     check_builtin(in_both_broadcasts(has_many ? sampled_mixes(*one, kManyMixes)
                                               : kernels::all_variants(*one)),
                   CaseList::kFew);

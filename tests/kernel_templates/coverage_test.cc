@@ -31,7 +31,7 @@ TEST(Coverage, SampledMixesContainEveryPairOfTypes) {
   constexpr std::size_t kMax = 30;
   for (const kernels::Operation* one : kernels::offered_operations()) {
     const Variants sampled = sampled_mixes(*one, kMax);
-    EXPECT_EQ(sampled.size(), kMax);
+    EXPECT_EQ(sampled.size(), std::min(kMax, kernels::all_variants(*one).size()));
     EXPECT_EQ(type_pairs_of(sampled), type_pairs_of(kernels::all_variants(*one)));
     EXPECT_TRUE(std::ranges::all_of(sampled, kernels::is_supported));
     for (const Variant& variant : sampled) EXPECT_EQ(std::ranges::count(sampled, variant), 1);

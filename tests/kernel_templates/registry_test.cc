@@ -30,6 +30,7 @@ TEST(Registry, OperationsSupportEveryMixOfThreeTypesAndAllDoubles) {
   EXPECT_EQ(all_variants(operation("compose_inner")).size(), 3U * 3 * 3 * 3 * 3 + 1);
   EXPECT_EQ(all_variants(operation("backward")).size(), 3U * 3 * 3 * 3 * 3 * 3 + 1);
   EXPECT_EQ(all_variants(operation("norm_assembly")).size(), 3U * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(operation("gated_silu")).size(), 3U * 3 + 1);  // gate and up are alike
 }
 
 TEST(Registry, OffersAllOperationsExceptTheUnfusedPasses) {
@@ -89,6 +90,8 @@ TEST(Registry, SumUsesADifferentTemplateForEachBroadcast) {
   EXPECT_EQ(template_of(kMixed).name, "elementwise");
   EXPECT_EQ(operation("backward").sum_operand, 5);
   EXPECT_EQ(operation("compose").sum_operand, -1);
+  EXPECT_EQ(operation("backward").num_sums(), 1);
+  EXPECT_EQ(operation("gated_silu_backward").num_sums(), 2);
 }
 
 TEST(Registry, OperationsAreFoundByName) {

@@ -6,6 +6,7 @@ import dorajit
 import pytest
 import torch
 import torch.nn.functional as F
+from dorajit.layers import gated_mlp
 from linear_layers import BF16, F16, F32, F64, assert_near, bound_of
 from torch.utils.checkpoint import checkpoint
 
@@ -60,7 +61,8 @@ def test_gradients_are_those_of_float64(device, layer_launches, types, activatio
     expected, gradients = exact(x, layers, activation)
     layer_launches()
     out, found = step(x, layers, activation)
-    assert layer_launches() == {"norm": 3, "compose_residual": 3, "residual_backward": 3}
+    assert layer_launches() == {"norm": 3, "compose_residual": 3, "residual_backward": 1, f"gated_{activation}": 1,
+                                f"gated_{activation}_backward": 1}
     assert type(out.grad_fn).__name__ == "GatedMlpBackward"
     assert_near([out.detach(), *found], [expected, *gradients], 4 * bound_of(types))
 
@@ -141,6 +143,42 @@ def test_saves_x_the_two_projections_and_inner_of_down(device):
         dorajit.dora_gated_mlp(x, *layers)
     rows = [shape[-1] for shape in saved if len(shape) == 3 and shape[-1] != RANK]
     assert sorted(rows) == sorted([HIDDEN, HIDDEN, INNER, INNER])
+
+
+def test_a_graph_that_is_kept_gives_the_same_bits_again(device):
+    x, layers = operands(device)
+    out = dorajit.dora_gated_mlp(x, *layers)
+    first, second = (torch.autograd.grad(out, inputs(x, layers), torch.ones_like(out), retain_graph=keeps)
+                     for keeps in (True, False))
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_tensors_that_hooks_keep_are_not_written(device):
+    x, layers = operands(device)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append((one, one.clone())) or one, lambda one: one):
+        out = dorajit.dora_gated_mlp(x, *layers)
+    out.sum().backward()
+    assert all(torch.equal(*pair) for pair in kept)
+
+
+def test_gradients_without_the_kernel_of_the_activation(device, monkeypatch):
+    """For calls that something observes."""
+    x, layers = operands(device)
+    expected = step(x, layers)[1]
+    monkeypatch.setattr(gated_mlp, "_gradients_at_once", lambda *_: None)
+    assert_near(step(x, layers)[1], expected, 1e-5)
+
+
+def test_magnitude_of_zero_has_the_gradient_zero(device):
+    x, layers = operands(device)
+    with torch.no_grad():
+        layers[0].magnitude[3] = 0.0
+    _, found = step(x, layers)
+    _, everything = exact(x, layers, "silu")
+    everything[3][3] = 0.0  # of gate's magnitude
+    assert_near(found, everything, 1e-5)
 
 
 def test_without_a_graph_there_is_no_node(device):

@@ -1,4 +1,4 @@
-"""patch_peft(mlp=True): gated MLPs of transformers over DoRA layers as one node each."""
+"""patch_peft(): gated MLPs of transformers over DoRA layers as one node each."""
 
 import pytest
 import torch
@@ -62,34 +62,56 @@ def assert_near(found, expected):
 def test_steps_are_those_of_peft(device, nodes, make, is_of_model):
     model = adapted(make, device)
     expected = step(model)
-    with dorajit.patch_peft(model if is_of_model else None, strict=True, mlp=True):
+    with dorajit.patch_peft(model if is_of_model else None, strict=True):
         assert_near(step(model), expected)
         assert nodes() == SIZES["num_hidden_layers"]
     for one, other in zip(step(model), expected):
         assert torch.equal(one, other)
     assert nodes() == 0
-    with dorajit.patch_peft(mlp=True):
+    with dorajit.patch_peft():
         step(model)
         assert nodes() == SIZES["num_hidden_layers"]
 
 
-def test_mlps_are_left_to_their_layers_unless_chosen(device, nodes):
+def test_mlps_may_be_left_to_their_layers(device, nodes):
     model = adapted(llama, device)
     with dorajit.patch_peft():
         step(model)
-        assert nodes() == 0
-        with dorajit.patch_peft(mlp=True):
+        assert nodes() == 2
+        with dorajit.patch_peft(mlp=False):
             step(model)
-            assert nodes() == 2
+            assert nodes() == 0
         step(model)
-        assert nodes() == 0
+        assert nodes() == 2
+
+
+def test_explain_dispatch_counts_them(device):
+    model = adapted(llama, device)
+    with dorajit.patch_peft(model):
+        assert "14 of 14 DoRA layers run as one node, 6 of them three in one as a gated MLP" in str(
+            dorajit.explain_dispatch(model))
+        hook(model)
+        assert "14 of 14 DoRA layers run as one node, 3 of them" in str(dorajit.explain_dispatch(model))
+    with dorajit.patch_peft(model, mlp=False):
+        assert "gated MLP" not in str(dorajit.explain_dispatch(model))
+
+
+@pytest.mark.parametrize("name, joined", [("gate_proj", 0), ("up_proj", 0), ("down_proj", 1)])
+def test_a_magnitude_of_zero_trains(device, nodes, name, joined):
+    model = adapted(llama, device)
+    with torch.no_grad():
+        getattr(model.base_model.model.model.layers[0].mlp, name).lora_magnitude_vector["default"].weight[3] = 0.0
+    expected = step(model)
+    with dorajit.patch_peft():
+        assert_near(step(model), expected)
+    assert nodes() == 1 + joined
 
 
 def test_checkpointed_steps_are_those_of_peft(device, nodes):
     model = adapted(llama, device)
     model.gradient_checkpointing_enable({"use_reentrant": False})
     expected = step(model)
-    with dorajit.patch_peft(mlp=True):
+    with dorajit.patch_peft():
         assert_near(step(model), expected)
         assert nodes() == 4  # each twice
 
@@ -112,9 +134,46 @@ def test_an_mlp_that_differs_is_left_to_its_layers(device, nodes, change):
     model = adapted(llama, device)
     change(model)
     expected = step(model)
-    with dorajit.patch_peft(mlp=True):
+    with dorajit.patch_peft():
         assert_near(step(model), expected)
         assert nodes() == 1
+
+
+def test_low_rank_dropout_has_the_masks_of_the_layers(device, nodes):
+    model = adapted(llama, device, dropout=0.1)
+
+    def seeded(mlp):
+        torch.manual_seed(1)
+        with dorajit.patch_peft(mlp=mlp, dropout="low_rank"):
+            return step(model)
+
+    assert_near(seeded(True), seeded(False))
+    assert nodes() == 2
+
+
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_quantized_weights(device, nodes, is_checkpointed):
+    bnb = pytest.importorskip("bitsandbytes")
+
+    def quantized():
+        model = llama()
+        for layer in model.model.layers:
+            for name in ("gate_proj", "up_proj", "down_proj"):
+                base = getattr(layer.mlp, name)
+                made = bnb.nn.Linear4bit(base.in_features, base.out_features, bias=False, compute_dtype=torch.float32,
+                                         quant_type="nf4")
+                made.weight = bnb.nn.Params4bit(base.weight.data, requires_grad=False, quant_type="nf4")
+                setattr(layer.mlp, name, made)
+        return model
+
+    model = adapted(quantized, device)
+    if is_checkpointed:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    with dorajit.patch_peft(mlp=False):
+        expected = step(model)
+    with dorajit.patch_peft():
+        assert_near(step(model), expected)
+    assert nodes() == 2 + 2 * is_checkpointed
 
 
 @pytest.mark.parametrize("options", [{"dropout": 0.1}, {"mlp_bias": True}, {"targets": ["gate_proj", "down_proj"]},
@@ -123,7 +182,7 @@ def test_settings_that_the_node_does_not_serve(device, nodes, options):
     model = adapted(llama, device, **options)
     torch.manual_seed(1)
     expected = step(model)
-    with dorajit.patch_peft(mlp=True):
+    with dorajit.patch_peft():
         torch.manual_seed(1)
         assert_near(step(model), expected)
     assert nodes() == 0
@@ -137,7 +196,7 @@ def test_a_forward_of_unknown_source_is_left_alone(device, nodes, monkeypatch):
     monkeypatch.setattr("transformers.models.llama.modeling_llama.LlamaMLP", Other)
     model = adapted(llama, device)
     expected = step(model)
-    with dorajit.patch_peft(mlp=True):
+    with dorajit.patch_peft():
         assert_near(step(model), expected)
     assert nodes() == 0
 
@@ -146,5 +205,5 @@ def test_generated_tokens_are_those_of_peft(device):
     model = adapted(llama, device).eval()
     ids = IDS.to(device)
     expected = model.generate(input_ids=ids, max_new_tokens=6, do_sample=False, pad_token_id=0)
-    with dorajit.patch_peft(model, mlp=True):
+    with dorajit.patch_peft(model):
         assert torch.equal(model.generate(input_ids=ids, max_new_tokens=6, do_sample=False, pad_token_id=0), expected)

@@ -24,14 +24,14 @@ namespace {
 
 constexpr std::string_view kPrefix = "DORAJIT_";
 constexpr std::string_view kKnown[] = {
-    "DORAJIT_AUTOTUNE",     "DORAJIT_CACHE_DIR",      "DORAJIT_CACHE_MAX_BYTES",
-    "DORAJIT_CXX",          "DORAJIT_DAEMON_DIR",     "DORAJIT_DATABASES",
-    "DORAJIT_DROPOUT",      "DORAJIT_LOCKED",         "DORAJIT_LOCKED_MISS",
-    "DORAJIT_LOG",          "DORAJIT_LOW_RANK_DTYPE", "DORAJIT_MLP",
-    "DORAJIT_NVRTC",        "DORAJIT_PATCH_PEFT",     "DORAJIT_PRINT_AUTOTUNING",
-    "DORAJIT_RECORD",       "DORAJIT_SAVE_OUTPUTS",   "DORAJIT_SCRATCH_BYTES",
-    "DORAJIT_TRUST_GROUP",  "DORAJIT_TUNE",           "DORAJIT_TUNE_CANDIDATES",
-    "DORAJIT_TUNE_SECONDS", "DORAJIT_WORKER"};
+    "DORAJIT_AUTOTUNE", "DORAJIT_CACHE_DIR",       "DORAJIT_CACHE_MAX_BYTES",
+    "DORAJIT_CXX",      "DORAJIT_DAEMON_DIR",      "DORAJIT_DATABASES",
+    "DORAJIT_DROPOUT",  "DORAJIT_LOCKED",          "DORAJIT_LOCKED_MISS",
+    "DORAJIT_LOG",      "DORAJIT_LOW_RANK_DTYPE",  "DORAJIT_MLP",
+    "DORAJIT_NVRTC",    "DORAJIT_PATCH_PEFT",      "DORAJIT_PRINT_AUTOTUNING",
+    "DORAJIT_RECORD",   "DORAJIT_SCRATCH_BYTES",   "DORAJIT_TRUST_GROUP",
+    "DORAJIT_TUNE",     "DORAJIT_TUNE_CANDIDATES", "DORAJIT_TUNE_SECONDS",
+    "DORAJIT_WORKER"};
 // Names of others that are read: cache and temporary folders, CUDA's folder, visible GPUs.
 constexpr std::string_view kForeign[] = {"CONDA_PREFIX",
                                          "CUDA_HOME",

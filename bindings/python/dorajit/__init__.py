@@ -20,7 +20,7 @@ else:
 
 from dorajit import _native, errors
 from dorajit.tools.cache import cache
-from dorajit.control import (disabled, force_native, set_dropout, set_low_rank_dtype, set_save_outputs,
+from dorajit.control import (disabled, force_native, set_dropout, set_low_rank_dtype,
                              tuning)
 from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error, FallbackError,
                             InternalError, InvalidArgumentError, NoCompilerError, NoDriverError,
@@ -28,7 +28,7 @@ from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, Driver
 
 __version__ = _native.__version__
 
-__all__ = ["cache", "disabled", "force_native", "set_dropout", "set_low_rank_dtype", "set_save_outputs", "tuning",
+__all__ = ["cache", "disabled", "force_native", "set_dropout", "set_low_rank_dtype", "tuning",
            "CacheError", "CaptureUnsafeError", "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
            "InvalidArgumentError", "NoCompilerError", "NoDriverError", "OutOfMemoryError",
            "UnsupportedError", "WrongDeviceError"]

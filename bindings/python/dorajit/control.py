@@ -22,8 +22,7 @@ _FLAG = {"1": True, "true": True, "0": False, "false": False}
 _SETTINGS = {"enabled": ("PEFT_DORA_FUSED", _FLAG, True),
              "fused_backward": ("PEFT_DORA_FUSED_BACKWARD", _FLAG, True),
              "partial_gather": ("PEFT_DORA_ALLOW_PARTIAL_GATHER", _FLAG, False),
-             "saves_outputs": ("DORAJIT_SAVE_OUTPUTS", _FLAG, False),
-             "joins_mlp": ("DORAJIT_MLP", _FLAG, False),
+             "joins_mlp": ("DORAJIT_MLP", _FLAG, True),
              **{name: (f"DORAJIT_{name.upper()}", dict(zip(values, values)), values[0])
                 for name, values in CHOICES.items()}}
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
@@ -106,22 +105,6 @@ def force_native() -> Iterator[None]:
         for name in ("enabled", "fused_backward", "forced"):
             switches.enter_context(state.switches[name].override(True))
         yield
-
-
-def set_save_outputs(enabled: bool) -> None:
-    """Whether linear layers save their output for the gradient of the magnitude, from the next forward pass on.
-
-    It saves memory, because the next operation often saves the same tensor. It applies to layers with more outputs than
-    inputs and without a bias. The caller promises that nothing writes these outputs unseen by PyTorch; operations that
-    change the version counter are allowed (docs/layers.md, "Saved outputs"). DORAJIT_SAVE_OUTPUTS=1 is the same, and
-    is read again by dorajit.invalidate_environment().
-
-    Raises:
-        TypeError: enabled is not a bool.
-    """
-    if not isinstance(enabled, bool):
-        raise TypeError(f"set_save_outputs: argument `enabled` is {enabled!r}; give True or False")
-    state.switches["saves_outputs"].set(enabled)
 
 
 def set_dropout(meaning: str) -> None:

@@ -20,7 +20,9 @@ from dorajit.operations.gain import HALVES
 from dorajit.operations.table import operations
 
 NODE, COMPOSED, BASE, PEFT = "node", "composed", "base", "peft"
+_JOINED = "one autograd node with the other layers of a gated MLP"
 NO_NODE = "convolutions and embeddings have no node"
+joiners = []  # functions: a module -> the names of its children that run as one node together
 readers = []  # functions: a module -> (Dispatch, magnitudes), or None if it is no DoRA layer that they know
 
 
@@ -41,6 +43,8 @@ class ModelDispatch(dict[str, Dispatch]):
         """One line: how many layers run how, and the choices between computations."""
         paths = collections.Counter(one.path for one in self.values())
         others = "".join(f", {count} {path}" for path, count in paths.items() if path != NODE)
+        joined = sum(one.reason == _JOINED for one in self.values())
+        others += f", {joined} of them three in one as a gated MLP" if joined else ""
         return (f"{paths[NODE]} of {len(self)} DoRA layers run as one node{others}; dropout: {state.dropout}, low-rank "
                 f"products without autocast: {state.low_rank_dtype}")
 
@@ -73,6 +77,9 @@ def of_model(model):
         if made is not None:
             found[name], magnitudes = made
             found.halves += sum(one is not None and one.requires_grad and one.dtype in HALVES for one in magnitudes)
+    for name, module in model.named_modules():
+        for child in (child for join in joiners for child in join(module)):
+            found[f"{name}.{child}" if name else child] = Dispatch(NODE, _JOINED)
     return found
 
 

@@ -5,28 +5,30 @@ u / g, and
 
     d_magnitude = (sum of d_e * e) / magnitude
 
-(0 for a magnitude of 0). The activation's output a = act(e) * u is computed again. Saved of the activations' size are x,
-e, u and `inner` of down.
+(0 for a magnitude of 0). The activation's output a = act(e) * u is computed again, in the pass over the activations that
+also computes these sums and the gradients of the products, all over the memory of their inputs. Saved of the activations'
+size are x, e, u, `inner` of down, and masks.
 """
 
-from typing import NamedTuple
+import weakref
+from typing import NamedTuple, Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from dorajit.layers import linear, node, recomputation, saved_output
-from dorajit.layers.base_weight import Quantized
-from dorajit.operations import eligibility
+from dorajit import _native
+from dorajit.control import state
+from dorajit.layers import linear, node, recomputation
+from dorajit.norms import precision
+from dorajit.operations import eligibility, run
+from dorajit.operations.expression import ACTIVATIONS
+from dorajit.operations.table import operations
 
-_aten = torch.ops.aten
-# Name -> (the function, (gradient, input) -> the gradient of its input).
-ACTIVATIONS = {
-    "silu": (F.silu, _aten.silu_backward.default),
-    "gelu": (F.gelu, _aten.gelu_backward.default),
-    "gelu_tanh": (lambda e: F.gelu(e, approximate="tanh"),
-                  lambda d, e: _aten.gelu_backward.default(d, e, approximate="tanh")),
-}
+_TYPES = "the low-rank products have another element type than the base products"
+_zeros = weakref.WeakKeyDictionary()  # layer of gate -> whether a magnitude of gate or up was 0 when it first ran
+_gradients_at_once = _native.gated_mlp_gradients
+# With a PyTorch that does not have this function, any graph may be used again.
+_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
 class Projection(NamedTuple):
@@ -69,18 +71,35 @@ def dora_gated_mlp(x: Tensor, gate: Projection, up: Projection, down: Projection
     return _layer_by_layer(x, *layers, activation) if type(out) is str else out
 
 
-def at_once(layers, x, activation):
-    """The output of the node, or of launches without a node where no graph is built; a text that tells why if the layers
-    have to be called one by one.
+def why_apart(layers, x=None):
+    """Why the layers have to be called one by one, as far as it depends on them alone and, if x is given, on its type;
+    None if they do not.
 
     Args:
         layers: for each the arguments of linear.prepare without x.
     """
     if eligibility.is_compiling():
         return "torch.compile traces the layers one by one"
-    for _, weight, _, _, _, _, bias, *others in layers:
-        if type(weight) is Quantized or bias is not None or others[1:] not in ([], [None]):
-            return "a layer has a quantized weight, a bias or dropout"
+    for _, _, _, _, _, _, bias, *others in layers:
+        if bias is not None:
+            return "a layer has a bias"
+        if len(others) > 1 and others[1] is not None and others[1].drops_base:
+            return "dropout has PEFT's meaning; dorajit.set_dropout(\"low_rank\") has one that the node computes"
+    for layer, *parts in layers if x is not None else ():
+        made = linear.prepare(layer, x, *parts, is_question=True)
+        if type(made) is str:
+            return made
+        if made[0] is not made[1]:
+            return _TYPES
+    return None
+
+
+def at_once(layers, x, activation):
+    """The output of the node, or of launches without a node where no graph is built; a text that tells why if the layers
+    have to be called one by one. `layers` as for why_apart."""
+    why = why_apart(layers)
+    if why is not None:
+        return why
     prepared = []
     for layer, *parts in layers:
         made = linear.prepare(layer, x, *parts)
@@ -91,23 +110,55 @@ def at_once(layers, x, activation):
     calls = [one.call for one in prepared]
     first = prepared[0]
     if any(one.a.dtype is not first.x.dtype for one in calls):
-        return "the low-rank products have another element type than the base products"
+        return _TYPES
+    if _loses_a_gradient(layers, first.x):
+        return "a magnitude of gate or up is 0, whose gradient the node would lose"
+    trained = [one for layer in layers for one in layer[2:4]]
     if eligibility.AUTOGRAD not in [one.seen for one in prepared]:
-        out = _forward(first.x, calls, activation, False)[0]
+        out = _forward(first.x, calls, activation, False, True).out
     else:
-        trained = [one for layer in layers for one in layer[2:4]]
         out = GatedMlp.apply(first.x, calls, activation, *trained, *(one.magnitude for one in calls))
     return out if first.result is first.product else out.to(first.result)
 
 
-def _forward(x, calls, activation, keeps_inner):
-    """(output, S of the three, e, u, inner of down)."""
+def _loses_a_gradient(layers, x):
+    """Asked once for a layer, because it waits for the device."""
+    layer = layers[0][0]
+    if layer is None or x.is_meta or (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return False
+    found = _zeros.get(layer)
+    if found is None:
+        found = _zeros[layer] = any(bool((one[4] == 0).any()) for one in layers[:2])
+    return found
+
+
+class _Made(NamedTuple):
+    """What a forward pass computes: the output, S and masks of the layers, e, u, and inner of down or None."""
+
+    out: Tensor
+    lows: tuple
+    masks: tuple
+    e: Tensor
+    u: Tensor
+    inner: Optional[Tensor]
+
+
+def _forward(x, calls, activation, keeps_inner, writes_over):
+    """writes_over: the memory of e is that of the activation's output."""
     gate, up, down = calls
-    e, low_gate, _, _ = node.forward(x, gate, None, False)
-    u, low_up, _, _ = node.forward(x, up, None, False)
-    a = ACTIVATIONS[activation][0](e).mul_(u)
-    out, low_down, inner, _ = node.forward(a, down, None, keeps_inner)
-    return out, (low_gate, low_up, low_down), e, u, inner
+    e, low_gate, _, mask_gate = node.forward(x, gate, None, False)
+    u, low_up, _, mask_up = node.forward(x, up, None, False)
+    a = _activated(operations[f"gated_{activation}"], e, u, writes_over)
+    out, low_down, inner, mask_down = node.forward(a, down, None, keeps_inner)
+    return _Made(out, (low_gate, low_up, low_down), (mask_gate, mask_up, mask_down), e, u, inner)
+
+
+def _activated(operation, e, u, writes_over):
+    if state.enabled:
+        made = operation.at_once(e, u, e if writes_over else True)
+        if type(made) is not int:
+            return made
+    return run.outputs(operation, (e, u), ())[0]
 
 
 class GatedMlp(torch.autograd.Function):
@@ -118,18 +169,22 @@ class GatedMlp(torch.autograd.Function):
         of_magnitude = ctx.needs_input_grad[11]
         hooks = recomputation.top_hooks(False)
         is_first = hooks is not None and recomputation.is_first_run(hooks)
-        out, lows, e, u, inner = _forward(x, calls, activation, of_magnitude and not is_first)
+        is_watched = hooks is not None and not recomputation.is_of_checkpoint(hooks)
+        out, lows, masks, e, u, inner = _forward(x, calls, activation, of_magnitude and not is_first, is_first)
         ctx.set_materialize_grads(False)
         if is_first and of_magnitude:  # saves nothing, but tensors of the same shapes and types as the second run
             inner = out.detach()
-        saved, held = [x, e, u, inner, *lows], []
-        for call in calls:
-            weights = call.weight, call.a, call.b
-            if hooks is None or recomputation.is_of_checkpoint(hooks):
+        saved, held, floats = [x, e, u, inner, *lows, *masks], [], set()
+        for i, call in enumerate(calls):
+            weights = None if call.base is not None else call.weight, call.a, call.b
+            if not is_watched:
                 kept, versions, *weights = node.hold(*weights, hooks is None)
                 held.append((kept, versions))
-            saved += *weights, call.gain, call.divisor
-        ctx.kept = activation, [one.scale for one in calls], trained, x.dtype, held
+            saved += *weights, call.gain, call.divisor if i == 2 else call.magnitude
+            floats.add(node.has_float_products(x, *trained[2 * i:2 * i + 2], call))
+        one_type = trained[6].dtype is trained[7].dtype
+        ctx.kept = (activation, [(one.scale, one.base, one.dropout) for one in calls], trained, x.dtype, held,
+                    floats.pop() if one_type and len(floats) == 1 else None, is_watched)
         ctx.save_for_backward(*saved)
         return out
 
@@ -137,56 +192,81 @@ class GatedMlp(torch.autograd.Function):
     def backward(ctx, d_out):
         if d_out is None:
             return (None,) * 12
-        activation, scales, trained, x_dtype, held = ctx.kept
+        kind = d_out.device.type
+        if node.is_under_autocast(kind):  # use the element types of the forward pass
+            with precision.without_autocast(kind):
+                return GatedMlp.backward(ctx, d_out)
+        activation, layers, trained, x_dtype, held, is_float, is_watched = ctx.kept
         x, e, u, inner, *others = ctx.saved_tensors
+        lows, masks, others = others[:3], others[3:6], others[6:]
         is_second = torch.is_grad_enabled()  # create_graph=True
         of_x, _, _, *wanted = ctx.needs_input_grad
         calls = []
-        for i, scale in enumerate(scales):
-            weight, a, b, gain, divisor = others[3 + 5 * i:8 + 5 * i]
+        for i, (scale, base, dropout) in enumerate(layers):
+            weight, a, b, gain, divisor = others[5 * i:5 * i + 5]
             if held:
                 weight, a, b = node.held((True, wanted[2 * i]), *held[i], (weight, a, b), is_second)
-            calls.append(node.Call(weight, a, b, divisor, gain, scale, magnitude=trained[6 + i], low=others[i]))
+            calls.append(node.Call(weight, a, b, divisor, gain, scale, base, dropout, None, divisor, lows[i], None,
+                                   masks[i]))
+        gate, up, down = calls
         if is_second:
             return _differentiable(ctx.needs_input_grad, d_out, x, activation, calls, trained)
-        gate, up, down = calls
-        act, act_backward = ACTIVATIONS[activation]
-        activated = act(e)
-        a = activated * u
         down.inner = inner
-        del inner
-        d_a, *of_down = _gradients(True, wanted, trained, 2, d_out, a, down, a.dtype)
-        del a
-        d_u = d_a * activated
-        del activated
-        d_e = act_backward(d_a.mul_(u), e)
-        found = []
-        for i, (call, d, out) in enumerate(((gate, d_e, e), (up, d_u, u))):
-            if wanted[6 + i]:
-                call.inner, call.divisor = out, saved_output.divisor(call.magnitude, call.divisor)
-            found.append(_gradients(of_x, wanted, trained, i, d, x, call, x_dtype))
-        (d_x, *of_gate), (more, *of_up) = found
-        if of_x:
-            d_x = d_x.add_(more)
-        (a_gate, b_gate, m_gate), (a_up, b_up, m_up), (a_down, b_down, m_down) = of_gate, of_up, of_down
-        return d_x, None, None, a_gate, b_gate, a_up, b_up, a_down, b_down, m_gate, m_up, m_down
+        del inner  # so that its memory is free after its last use
+        if is_float is not None and node.may_launch():
+            writes_over = not (is_watched or _keeps_graph())
+            found = _gradients_at_once(d_out, x, e, u, gate, up, down, trained, (of_x, *wanted),
+                                       f"gated_{activation}_backward", is_float, writes_over)
+            if found is not None:
+                return found[0], None, None, *found[1:]
+        return _gradients((of_x, *wanted), d_out, x, e, u, activation, calls, trained, x_dtype)
 
 
-def _gradients(of_x, wanted, trained, i, d_out, x, call, x_dtype):
-    """Those of x, A, B and the magnitude of projection i."""
+def _gradients(wanted, d_out, x, e, u, activation, calls, trained, x_dtype):
+    """The gradients of GatedMlp's inputs by the passes of three linear layers and PyTorch's of the activation."""
+    of_x, *wanted = wanted
+    gate, up, down = calls
+    act, act_backward = ACTIVATIONS[activation]
+    activated = act(e)
+    d_a, *of_down = _of_layer(True, wanted, trained, 2, d_out, activated * u, down, e.dtype)
+    d_u = d_a * activated
+    del activated
+    d_e = act_backward(d_a.mul_(u), e)
+    del d_a
+    found = []
+    for i, (call, d, out) in enumerate(((gate, d_e, e), (up, d_u, u))):
+        if wanted[6 + i]:
+            call.inner, call.divisor = out, torch.where(call.magnitude == 0, 1, call.magnitude.detach())
+        found.append(_of_layer(of_x, wanted, trained, i, d, x, call, x_dtype))
+    (d_x, *of_gate), (more, *of_up) = found
+    if of_x:
+        d_x = d_x.add_(more)
+    (a_gate, b_gate, m_gate), (a_up, b_up, m_up), (a_down, b_down, m_down) = of_gate, of_up, of_down
+    return d_x, None, None, a_gate, b_gate, a_up, b_up, a_down, b_down, m_gate, m_up, m_down
+
+
+def _of_layer(of_x, wanted, trained, i, d_out, x, call, x_dtype):
+    """Those of x, A, B and the magnitude of layer i."""
     of_layer = trained[2 * i], trained[2 * i + 1], trained[6 + i], None
-    return node.differentiate((of_x, wanted[2 * i], wanted[2 * i + 1], wanted[6 + i], False), d_out, x, None, call,
+    return node.differentiate((of_x, wanted[2 * i], wanted[2 * i + 1], wanted[6 + i], False), d_out, x, call.mask, call,
                               of_layer, x_dtype)[:4]
 
 
 def _differentiable(needed, d_out, x, activation, calls, trained):
-    """The gradients with their graph, by autograd from the three layers."""
-    layers = [(call.weight, trained[2 * i], trained[2 * i + 1], trained[6 + i], call.scale)
-              for i, call in enumerate(calls)]
+    """The gradients with their graph, by autograd from the formulas of the three layers."""
     of_x, _, _, *wanted = needed
     inputs = [one for one, want in zip((x, *trained), (of_x, *wanted)) if want]
+
+    def layer(i, given):
+        call = calls[i]
+        if call.base is not None:
+            call.dequantize(given.dtype)
+        divisor = call.divisor if i == 2 else torch.where(call.gain == 0, 1, call.magnitude.detach() / call.gain)
+        call.divisor = divisor if wanted[6 + i] else None
+        return node.formula(given, trained[2 * i], trained[2 * i + 1], trained[6 + i], None, call, call.mask)
+
     with torch.enable_grad():
-        out = _layer_by_layer(x, *layers, activation)
+        out = layer(2, ACTIVATIONS[activation][0](layer(0, x)) * layer(1, x))
         found = iter(torch.autograd.grad(out, inputs, d_out, create_graph=True))
     return (next(found) if of_x else None, None, None, *[next(found) if want else None for want in wanted])
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dorajit import checks
-from dorajit.layers import node, saved_output, tiers
+from dorajit.layers import node, tiers
 from dorajit.layers.base_weight import Quantized, dense
 from dorajit.norms import frozen, norm, precision
 from dorajit.operations import eligibility, gain
@@ -79,10 +79,7 @@ def at_once(*given, **more):
     if seen != AUTOGRAD:
         out = node.forward(x, call, bias, False)[0]
     else:
-        weight, lora_A, lora_B, magnitude = given[2:6]
-        saves_output = state.saves_outputs and call.dropout is None and call.base is None and saved_output.serves(
-            x, call.a.dtype, weight, bias, magnitude, (x, lora_A, lora_B))
-        out = node.apply(x, lora_A, lora_B, call.magnitude, bias, call, saves_output)
+        out = node.apply(x, *given[3:5], call.magnitude, bias, call)
     return out if result is product else out.to(result)
 
 
@@ -112,7 +109,8 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         weight: a matrix, or a Quantized.
         gains: a function that returns (divisor, gain), for a caller that caches them; None: they are computed.
         dropout: the active Dropout, or None.
-        is_question: nothing is computed, and the result is None if the call does not have to be composed.
+        is_question: nothing is computed, and the result is (element type of the base product, that of the low-rank
+            product) if the call does not have to be composed.
     """
     if not state.enabled:
         return eligibility.why_switched_off()
@@ -140,15 +138,16 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
             # PEFT's adapter has a float32 result; in float16 its gradients would vanish.
             return "x is float32, but the base layer computes in float16; use bfloat16, or autocast"
         product, result = product or base.dtype, x.dtype
+    of_base = x.dtype if product is None or x.dtype is torch.float64 else product
+    if dtype is not of_base and of_base in gain.HALVES and state.low_rank_dtype == "base":
+        dtype = dtype if dtype is torch.float64 else of_base
     if is_question:
-        return None
+        return of_base, dtype
     matrix = weight
     if product is not None:
         x = _cast(x, product)
         bias = bias if bias is None else _cast(bias, product)
         matrix = weight if base is not None else _cast(weight, product)
-    if dtype is not x.dtype and x.dtype in gain.HALVES and state.low_rank_dtype == "base":
-        dtype = dtype if dtype is torch.float64 else x.dtype
     if bias is not None:
         if base is not None and bias.dtype is not x.dtype:  # such layers add a bias of any type
             bias = bias.to(x.dtype)
@@ -166,7 +165,7 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         if kept is not None:
             operands = weight if base is None else base.stored, lora_A, lora_B, magnitude
             divisor, factor = kept.made(operands, (scale, dtype), lambda: norm.divisor_and_gain(
-                *of_norm(weight, lora_A, lora_B, a, b), channels, scale))
+                *node.norm_operands(dense(weight), lora_A, lora_B, a, b), channels, scale))
     call = node.Call(matrix, a, b, divisor, factor, scale, base, dropout)
     if base is not None:
         # If the gain was kept and no graph is built, the base layer's own product is the faster one. On a CPU that of
@@ -174,12 +173,12 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         # PEFT's dropout needs a second product of the weight.
         is_dense = (factor is None or seen == AUTOGRAD or base.is_dense() or not x.is_cuda
                     or (dropout is not None and dropout.drops_base))
-        call.weight = base.dense().to(x.dtype) if is_dense else None
+        call.weight = base if is_dense else None
+        if not is_dense:
+            base.release()
     call.magnitude = channels
     if factor is None:
-        call.of_norm = of_norm(weight, lora_A, lora_B, a, b)
-    if base is not None:
-        base.release()
+        call.of_norm = (base, lora_A, lora_B) if base is not None else node.norm_operands(weight, lora_A, lora_B, a, b)
     return Prepared(x, call, bias, seen, product, result)
 
 
@@ -207,13 +206,6 @@ def _who_sees_traced(tensors, gains):
 def _cast(tensor, dtype):
     """The tensor as cast by autocast."""
     return tensor if tensor.dtype is dtype or tensor.dtype is torch.float64 else tensor.to(dtype)
-
-
-def of_norm(weight, lora_A, lora_B, a, b):
-    """The operands of the norm: those of the matrix that x is multiplied by, or exact ones. `a` and `b` are the factors
-    as cast for the products."""
-    matrix = dense(weight)
-    return (matrix, a, b) if a.dtype is matrix.dtype else (matrix, lora_A, lora_B)
 
 
 def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):

@@ -31,7 +31,7 @@ _library = registration.Library("dorajit", "FRAGMENT")
 def _forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     with torch.no_grad(), precision.without_autocast(x.device.type):
         a, b = lora_A.to(dtype), lora_B.to(dtype)
-        of_norm = linear.of_norm(weight, lora_A, lora_B, a, b)
+        of_norm = node.norm_operands(weight, lora_A, lora_B, a, b)
         call = node.Call(product_weight, a, b, None, None, scale, of_norm=of_norm, magnitude=magnitude)
         out, low, inner, _ = node.forward(x, call, bias, keeps_inner)
         low = low.view(*x.shape[:-1], low.shape[-1])
@@ -62,7 +62,7 @@ def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, sc
 def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     """The operator in PyTorch's operations, for torch.func transforms."""
     a, b = lora_A.to(dtype), lora_B.to(dtype)
-    of_norm = linear.of_norm(weight, lora_A, lora_B, a, b)
+    of_norm = node.norm_operands(weight, lora_A, lora_B, a, b)
     divisor, factor = gain.with_divisor(magnitude, norm.weight_norm(*of_norm, scale))
     low = F.linear(x.to(dtype), a)
     result = F.linear(x, product_weight, bias)

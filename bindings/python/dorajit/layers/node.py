@@ -25,7 +25,7 @@ import torch.nn.functional as F
 
 from dorajit import _native, errors
 from dorajit.control import state
-from dorajit.layers import low_rank, recomputation, saved_output
+from dorajit.layers import low_rank, recomputation
 from dorajit.norms import norm, norm_kernel, precision
 from dorajit.operations import autograd, dispatch, eligibility, expression
 
@@ -40,30 +40,47 @@ class Call:
     """What a pass of a layer needs beside x and the trained tensors. The extension module reads and writes it.
 
     Attributes:
-        weight: [out, in], of x's element type; None: `base` computes its own product. A forward pass drops that of a
-            quantized base after its last use.
+        weight: [out, in], of x's element type; `base` itself: a forward pass dequantizes it, and drops it after its last
+            use; None: `base` computes its own product.
         a, b: the factors in the element type of the low-rank result.
         divisor, gain: [out] each, gain = magnitude / divisor. None: the forward pass computes them.
-        of_norm: the weight, A and B of which the norm is computed.
+        of_norm: the weight or `base`, A and B of which the norm is computed.
         magnitude: [out].
         scale: a float.
         base: the Quantized of the base layer, or None.
         dropout: the active Dropout, or None.
-        low, inner: S and `inner` of the forward pass, for a backward pass, which drops `inner` after its last use.
+        low, inner, mask: S, `inner` and the mask of the forward pass, for a backward pass, which drops `inner` after its
+            last use.
     """
 
     __slots__ = ("weight", "a", "b", "divisor", "gain", "scale", "base", "dropout", "of_norm", "magnitude", "low",
-                 "inner")
+                 "inner", "mask")
 
     def __init__(self, weight, a, b, divisor, gain, scale, base=None, dropout=None, of_norm=None, magnitude=None,
-                 low=None, inner=None):
+                 low=None, inner=None, mask=None):
         self.weight, self.a, self.b, self.divisor, self.gain, self.scale = weight, a, b, divisor, gain, scale
         self.base, self.dropout, self.of_norm, self.magnitude = base, dropout, of_norm, magnitude
-        self.low, self.inner = low, inner
+        self.low, self.inner, self.mask = low, inner, mask
+
+    def dequantize(self, dtype):
+        """Replaces `base` in `weight` and `of_norm` by the weight."""
+        base = self.base
+        self.weight = base.dense().to(dtype)
+        if self.gain is None:
+            self.of_norm = norm_operands(base.dense(), *self.of_norm[1:], self.a, self.b)
+        base.release()
+
+
+def norm_operands(weight, lora_A, lora_B, a, b):
+    """The operands of the norm: those of the matrix that x is multiplied by, or exact ones. `a` and `b` are the factors
+    as cast for the products."""
+    return (weight, a, b) if a.dtype is weight.dtype else (weight, lora_A, lora_B)
 
 
 def forward(x, call, bias, keeps_inner):
     """(output, S, inner or None, mask or None): launches without autograd. x has the element type of the product."""
+    if call.base is not None and call.weight is call.base:
+        call.dequantize(x.dtype)
     a = call.a
     given = dropped = x
     mask = rest = None
@@ -114,8 +131,7 @@ _native.configure_linear(norm_kernel.gain_type, low_rank.serves, _compute_gain)
 
 
 class DoraLinear(torch.autograd.Function):
-    """The node. Saves x, S, inner or the output, the mask, gain and its divisor, each if a gradient needs it, and the
-    weights.
+    """The node. Saves x, S, inner, the mask, gain and its divisor, each if a gradient needs it, and the weights.
 
     Weights that are parameters, which live as long as their module, are not saved but held: a checkpoint calls two
     hooks for each saved tensor, and none for those that are held. Other hooks may store copies, which later writes
@@ -123,42 +139,36 @@ class DoraLinear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, lora_A, lora_B, magnitude, bias, call, saves_output):
-        of_x, of_a, of_b, of_magnitude, _, _, _ = ctx.needs_input_grad
+    def forward(ctx, x, lora_A, lora_B, magnitude, bias, call):
+        of_x, of_a, of_b, of_magnitude, _, _ = ctx.needs_input_grad
         hooks = recomputation.top_hooks(False)
         # The first run of a checkpoint saves nothing, but tensors of the same shapes and types as the second one.
         is_first = hooks is not None and recomputation.is_first_run(hooks)
-        out, low, inner, mask = forward(x, call, bias, of_magnitude and not (saves_output or is_first))
-        if is_first and of_magnitude and not saves_output:
+        out, low, inner, mask = forward(x, call, bias, of_magnitude and not is_first)
+        if is_first and of_magnitude:
             dtype = _inner_type(x, call.a)
             inner = out.detach() if dtype is out.dtype else out.new_empty((), dtype=dtype).expand_as(out)
         ctx.set_materialize_grads(False)
         weight, a, b = call.weight if call.base is None else None, call.a, call.b
-        held = versions = watch = of_output = None
+        held = versions = None
         if hooks is None or recomputation.is_of_checkpoint(hooks):
             # Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the present
             # weights.
             held, versions, weight, a, b = hold(weight, a, b, hooks is None)
-        if saves_output:
-            inner = out.data  # autograd raises an error for writes to a tensor that shares the version counter
-            of_output = saved_output.divisor(magnitude, call.divisor)
-            watch = saved_output.Watch(out)
         # Second-order gradients lead back to the trained tensors.
-        is_float = None if saves_output else _is_float(x, lora_A, lora_B, call)
-        ctx.kept = (is_float, call.scale, held, versions, (lora_A, lora_B, magnitude, bias), call.base, call.dropout,
-                    x.dtype, watch)
-        # of_output comes before the matrix, so that a checkpoint that is run again without it raises an error.
+        ctx.kept = (has_float_products(x, lora_A, lora_B, call), call.scale, held, versions,
+                    (lora_A, lora_B, magnitude, bias), call.base, call.dropout, x.dtype)
         of_several = of_x + of_a + of_b + of_magnitude > 1  # second-order gradients of any two need x and the mask
         ctx.save_for_backward(weight, a, b, x if of_a or of_several else None, low if of_b else None,
-                              mask if of_x or of_a or of_several else None, of_output, inner, call.gain,
+                              mask if of_x or of_a or of_several else None, inner, call.gain,
                               call.divisor if of_magnitude else None)
         return out
 
     @staticmethod
     def backward(ctx, d_out):
         if d_out is None:
-            return (None,) * 7
-        if ctx.kept[0] is not None and _may_launch() and not _is_under_autocast(d_out.device.type):
+            return (None,) * 6
+        if ctx.kept[0] is not None and may_launch() and not is_under_autocast(d_out.device.type):
             found = _linear_backward(ctx, d_out, _backward)
             if found is not None:
                 return found
@@ -167,24 +177,17 @@ class DoraLinear(torch.autograd.Function):
 
 def _backward(ctx, d_out, saved=None):
     """The gradients of DoraLinear's inputs. `saved`: the saved tensors; under a checkpoint they can be had once."""
-    _, scale, kept, versions, trained, base, dropout, x_dtype, watch = ctx.kept
-    weight, a, b, x, low, mask, of_output, inner, gain, divisor = ctx.saved_tensors if saved is None else saved
-    is_second = torch.is_grad_enabled()  # create_graph=True
-    is_lost = False
-    if watch is not None and not is_second:  # second-order gradients compute inner from the inputs in any case
-        is_lost = watch.is_written(inner, d_out)
-        divisor = divisor if is_lost else of_output
+    _, scale, kept, versions, trained, base, dropout, x_dtype = ctx.kept
+    weight, a, b, x, low, mask, inner, gain, divisor = ctx.saved_tensors if saved is None else saved
     if kept is not None:
-        weight, a, b = held(ctx.needs_input_grad, kept, versions, (weight, a, b), is_lost or is_second)
-    if is_lost:
-        inner = saved_output.inner(x, weight, a, b, scale)
+        weight, a, b = held(ctx.needs_input_grad, kept, versions, (weight, a, b), torch.is_grad_enabled())
     call = Call(weight, a, b, divisor, gain, scale, base, dropout, low=low, inner=inner)
     del inner  # under a checkpoint nobody else has it, so that its memory is free after its last use
     found = differentiate(ctx.needs_input_grad[:5], d_out, x, mask, call, trained, x_dtype)
-    return *found, None, None
+    return *found, None
 
 
-def _is_float(x, lora_A, lora_B, call):
+def has_float_products(x, lora_A, lora_B, call):
     """Whether linear_backward gives d_A and d_B in float32, not rounded to the type of the products; None if it cannot
     compute the gradients."""
     dtype = call.a.dtype
@@ -242,7 +245,7 @@ def differentiate(wanted, d_out, x, mask, call, trained, x_dtype):
         x_dtype: the element type of x.
     """
     kind = d_out.device.type
-    if _is_under_autocast(kind):  # use the element types of the forward pass
+    if is_under_autocast(kind):  # use the element types of the forward pass
         with precision.without_autocast(kind):
             return differentiate(wanted, d_out, x, mask, call, trained, x_dtype)
     builds_graph = torch.is_grad_enabled()
@@ -259,11 +262,11 @@ def _differentiable(wanted, d_out, x, mask, call, trained):
     """The gradients as autograd computes them from the formula of the layer, with their graph."""
     inputs = [one for one, want in zip((x, *trained), wanted) if want]
     with torch.enable_grad():
-        found = iter(torch.autograd.grad(_formula(x, *trained, call, mask), inputs, d_out, create_graph=True))
+        found = iter(torch.autograd.grad(formula(x, *trained, call, mask), inputs, d_out, create_graph=True))
     return tuple([next(found) if want else None for want in wanted])
 
 
-def _formula(x, lora_A, lora_B, magnitude, bias, call, mask):
+def formula(x, lora_A, lora_B, magnitude, bias, call, mask):
     """The output in PyTorch's operations; the norm is a constant."""
     dtype = call.a.dtype
     given = x.to(dtype)
@@ -292,7 +295,7 @@ def gradients(wanted, d_out, x, mask, call, trained, x_dtype):
     of_both = of_x or of_a or of_b
     is_mixed = dtype is not x_dtype
     drops_base = dropout is not None and dropout.drops_base
-    if of_both and not is_mixed and d_out.dtype is x_dtype and _may_launch():
+    if of_both and not is_mixed and d_out.dtype is x_dtype and may_launch():
         found = _gradients_at_once(wanted, d_out, x, mask, call, types, trained[:2])
         if found is not None:
             return found
@@ -320,11 +323,11 @@ def gradients(wanted, d_out, x, mask, call, trained, x_dtype):
     return d_x, d_a, d_b, d_magnitude, d_bias
 
 
-def _may_launch():
+def may_launch():
     return state.enabled and not torch.is_grad_enabled() and not _is_compiling()
 
 
-def _is_under_autocast(kind):
+def is_under_autocast(kind):
     return kind != "meta" and torch.is_autocast_enabled(kind)
 
 

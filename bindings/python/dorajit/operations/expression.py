@@ -9,8 +9,11 @@ import functools
 from typing import Callable, NamedTuple, Optional
 
 import torch
+import torch.nn.functional as F
 
 from dorajit.operations.gain import with_divisor
+
+_aten = torch.ops.aten
 
 
 class Formula(NamedTuple):
@@ -186,6 +189,55 @@ def magnitude_backward(d_out, inner, gain, divisor, scale, wanted, lora_dtype, r
     wide = _widened(*(one for one in (d_out, inner, gain, divisor) if one is not None))[0].dtype
     d_lora, d_result, d_gain = residual_backward(d_out, inner, gain.to(wide), scale, wanted, lora_dtype, result_dtype)
     return d_lora, d_result, None if d_gain is None else (d_gain / divisor.to(wide)).to(magnitude_dtype)
+
+
+# Name of the activation of a gated MLP -> (the function, (gradient, input) -> the gradient of its input).
+ACTIVATIONS = {
+    "silu": (F.silu, _aten.silu_backward.default),
+    "gelu": (F.gelu, _aten.gelu_backward.default),
+    "gelu_tanh": (lambda gate: F.gelu(gate, approximate="tanh"),
+                  lambda d_out, gate: _aten.gelu_backward.default(d_out, gate, approximate="tanh")),
+}
+
+
+def _gated(activation, gate, up):
+    """act(gate) * up, in gate's element type, to which act(gate) is rounded as well."""
+    activated = ACTIVATIONS[activation][0](*_widened(gate)).to(gate.dtype)
+    return torch.mul(*_widened(activated, up)).to(gate.dtype)
+
+
+def _gated_backward(activation, d_out, gate, up, gate_gain, up_gain, gate_magnitude, up_magnitude, wanted):
+    """(act(gate) * up, gate_gain * d_gate, up_gain * d_up, the gradients of both magnitudes); None where `wanted` is
+    false. A magnitude of 0 has the gradient 0."""
+    dtype = gate.dtype
+    function, derivative = ACTIVATIONS[activation]
+    d_out, gate, up, gate_gain, up_gain = _widened(d_out, gate, up, gate_gain, up_gain)
+    activated = function(gate).to(dtype).to(gate.dtype)
+    d_gate, d_up = derivative(d_out * up, gate), d_out * activated
+    made = activated * up, over(gate_gain, gate) * d_gate, over(up_gain, up) * d_up
+    sums = ()
+    if wanted[3]:
+        sums = tuple(
+            torch.where(magnitude == 0, 0, (d_one * one).sum_to_size(magnitude.shape) / magnitude)
+            for d_one, one, magnitude in ((d_gate, gate, gate_magnitude), (d_up, up, up_magnitude)))
+    return made, sums
+
+
+def _register_gated(activation):
+    @_formula(f"gated_{activation}", is_differentiable=True)
+    def forward(gate, up):
+        return _gated(activation, gate, up)
+
+    @_formula(f"gated_{activation}_backward")
+    def backward_pass(d_out, gate, up, gate_gain, up_gain, gate_magnitude, up_magnitude, wanted):
+        made, sums = _gated_backward(activation, d_out, gate, up, gate_gain, up_gain, gate_magnitude, up_magnitude, wanted)
+        types = d_out.dtype, d_out.dtype, d_out.dtype, gate_gain.dtype, gate_gain.dtype
+        return tuple(one.to(dtype) if want else None
+                     for one, dtype, want in zip((*made, *(sums or (None, None))), types, wanted))
+
+
+for _one in ACTIVATIONS:
+    _register_gated(_one)
 
 
 @_formula("norm_assembly", is_differentiable=True)

@@ -13,6 +13,7 @@ import textwrap
 import torch
 
 from dorajit.control import state
+from dorajit.distributed import gather
 from dorajit.layers import gated_mlp, plain_linear, recomputation
 from dorajit.operations import eligibility
 from dorajit.peft import linear
@@ -62,11 +63,36 @@ def forward(original, self, x):
 
 def at_once(module, x):
     """The MLP's output by one node; a text that tells why its layers have to be called one by one."""
+    given = _layers(module, x)
+    if type(given) is str:
+        return given
+    made = gated_mlp.at_once(given, x, _activation(module._modules["act_fn"]))
+    if type(made) is not str:
+        for layer, *_ in given:
+            recomputation.note(layer)
+    return made
+
+
+def joined(module):
+    """The names of a module's children that would run as one node; for dorajit.layers.explain."""
+    layers = [module._modules.get(name) for name in _PROJECTIONS]
+    if not all(layers):
+        return ()
+    if not all(gather.is_here(one) for layer in layers for one in layer.parameters()):
+        return ()
+    given = _layers(module, next(layers[0].parameters()))  # of x the type alone is asked
+    if type(given) is str:
+        return ()
+    _, weight, a, *_ = given[0]
+    return () if gated_mlp.why_apart(given, a.new_empty((1, a.shape[1]), dtype=weight.dtype or a.dtype)) else _PROJECTIONS
+
+
+def _layers(module, x):
+    """For each layer the arguments of gated_mlp.at_once; a text that tells why they have to be called one by one."""
     if eligibility.is_compiling() or not state.joins_mlp:
-        return "torch.compile traces the layers, or neither DORAJIT_MLP=1 nor patch_peft(mlp=True) is set"
+        return "torch.compile traces the layers, or DORAJIT_MLP=0 or patch_peft(mlp=False) leaves them apart"
     children = module._modules
-    activation = _activation(children.get("act_fn"))
-    if activation is None:
+    if _activation(children.get("act_fn")) is None:
         return "its activation is not silu or gelu, or has hooks"
     if plain_linear.has_global_hook():
         return "global module hooks run; remove them"
@@ -80,12 +106,8 @@ def at_once(module, x):
         parts = linear.parts(layer, x)
         if type(parts) is str:
             return parts
-        given.append(parts)
-    made = gated_mlp.at_once([(layer, *rest) for layer, _, *rest in given], x, activation)
-    if type(made) is not str:
-        for layer, *_ in given:
-            recomputation.note(layer)
-    return made
+        given.append((parts[0], *parts[2:]))
+    return given
 
 
 def _activation(module):

@@ -11,8 +11,8 @@ from typing import Optional
 import torch
 
 from dorajit import control, fork_lock
-from dorajit.layers import explain, plain_linear
-from dorajit.layers import recomputation
+from dorajit.layers import explain, plain_linear, recomputation
+from dorajit.operations import eligibility
 from dorajit.peft import declined, generation
 
 _lock = fork_lock.make()
@@ -93,8 +93,9 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         strict: raise an error instead of a warning if a method has to be left to PEFT.
         dropout, low_rank_dtype: values of dorajit.set_dropout() and set_low_rank_dtype(), which they override in the
             whole process until the patch is undone; None: as set there.
-        mlp: whether gated MLPs of transformers run as one node, which saves fewer matrices (docs/layers.md); overrides the
-            environment variable DORAJIT_MLP, which is 0 unless set, in the whole process until the patch is undone.
+        mlp: whether gated MLPs of transformers run as one node, which takes less memory and time (docs/layers.md);
+            overrides the environment variable DORAJIT_MLP, which is 1 unless set, in the whole process until the patch is
+            undone.
 
     Returns:
         A Patch: `.undo()` reverts it, and so does the end of `with dorajit.patch_peft():`. Patches
@@ -160,7 +161,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
 
 def _find_mlps(model):
     """Called before each forward pass of a model."""
-    if control.state.joins_mlp and model not in _searched:
+    if control.state.joins_mlp and not eligibility.is_compiling() and model not in _searched:
         _searched.add(model)
         _install_mlps(model.modules())
 
@@ -300,7 +301,16 @@ def _read(module):
     return report.of_module(module)
 
 
+def _joined(module):
+    """The children of a patched gated MLP that run as one node, for dorajit.layers.explain."""
+    if (type(module), "forward") not in _originals or not (_everywhere or _is_patched(module)):
+        return ()
+    from dorajit.peft import gated_mlp
+    return gated_mlp.joined(module)
+
+
 explain.readers.append(_read)
+explain.joiners.append(_joined)
 
 
 def _layers_of(model):
