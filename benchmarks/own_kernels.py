@@ -16,7 +16,6 @@ import pathlib
 import random
 import statistics
 import sys
-import tempfile
 import time
 
 import torch
