@@ -10,11 +10,11 @@ hides most of this small part, so one form writes fp32. Needs PyTorch; on CUDA a
 """
 
 import argparse
-import json
 
 import torch
 
 import dorajit_c
+import report
 
 SCALE = 0.5
 SPREADS = (0.0015, 0.01)
@@ -90,20 +90,18 @@ def main():
     lora, base = (torch.randn(arguments.rows, arguments.cols).bfloat16().to(arguments.device)
                   for _ in range(2))
     noise = torch.randn(arguments.cols)
-    report = {"device": arguments.device, "torch": torch.__version__, "rows": arguments.rows,
-              "cols": arguments.cols, "scale": SCALE, "results": []}
+    rows = []
     print(f"{'spread':>7}  {'form':35} {'out RMS':>9} {'out max':>9} {'corr. RMS':>9} "
           f"{'corr. max':>9}")
     for spread in SPREADS:
         gain = (1 + spread * noise).to(arguments.device)
         for name, form in forms(library, arguments.device).items():
             one = measure(form, lora, base, gain)
-            report["results"].append({"spread": spread, "form": name, **one})
+            rows.append({"spread": spread, "form": name, **one})
             print(f"{spread:>7}  {name:35} {one['out']['rms']:>9.2e} {one['out']['max']:>9.2e} "
                   f"{one['correction']['rms']:>9.2e} {one['correction']['max']:>9.2e}", flush=True)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(report, file, indent=1)
+    report.write(arguments.json, {"device": arguments.device, "torch": torch.__version__, "rows": arguments.rows,
+                                  "cols": arguments.cols, "scale": SCALE}, rows)
 
 
 if __name__ == "__main__":

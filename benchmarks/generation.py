@@ -17,8 +17,9 @@ import sys
 import time
 import warnings
 
-# transformers searches for a package `kernels` and must not find the file of that name here.
-sys.path[:] = [path for path in sys.path if pathlib.Path(path) != pathlib.Path(__file__).parent]
+# transformers searches for a package `kernels` and must not find the file of that name in this folder.
+_HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:] = [str(_HERE.parent)] + [path for path in sys.path if pathlib.Path(path).resolve() != _HERE]
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -26,6 +27,7 @@ from peft.helpers import DoraCaching
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import dorajit
+from benchmarks import report
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
@@ -108,11 +110,8 @@ def main():
             for row in rows_of(models, batch, options):
                 rows.append(row)
                 print(json.dumps(row), flush=True)
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"options": vars(options), "device": torch.cuda.get_device_name(),
-                       "torch": torch.__version__, "rows": rows}, file, indent=1)
-            file.write("\n")
+    report.write(options.json, {"options": vars(options), "device": torch.cuda.get_device_name(),
+                                "torch": torch.__version__}, rows)
 
 
 if __name__ == "__main__":

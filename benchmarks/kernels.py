@@ -1,16 +1,15 @@
 """Device time of dorajit's kernels, Triton, PyTorch and torch.compile, in one run on one GPU.
 
-    python3 kernels.py --library libdorajit.so.0 --json kernels.json --table kernels.md
+    python3 kernels.py --library libdorajit.so.0 --table kernels.md
     python3 kernels.py --library libdorajit.so.0 --ops backward --types bf16 --shapes 8192x8192
 
 Needs PyTorch with CUDA, and Triton. Contenders of a case are interleaved, so ratios compare
-within the run. Every contender's results are checked before its time counts. The JSON file is
+within the run. Every contender's results are checked before its time counts. The table is
 rewritten after every case, so that an interrupted run keeps its measurements.
 """
 
 import argparse
 import concurrent.futures
-import json
 import os
 import statistics
 import sys
@@ -148,8 +147,7 @@ def parse_arguments():
     parser.add_argument("--samples", type=int, default=30)
     parser.add_argument("--budget-seconds", type=float, default=float("inf"),
                         help="begin no case after this time")
-    parser.add_argument("--json")
-    parser.add_argument("--table", help="also write the tables to this file, as Markdown")
+    parser.add_argument("--table", help="also write the tables to this file, as Markdown, after every case")
     arguments = parser.parse_args()
     if "dorajit" in arguments.contenders and not arguments.library:
         parser.error("--library is missing (or leave dorajit out of --contenders)")
@@ -166,7 +164,7 @@ def main():
     arguments.before = timing.foreign_kernel() if arguments.after_foreign else None
     report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
               "triton": triton.__version__, "copy_bytes_per_s": sampler.copy_bandwidth(),
-              "after_foreign": arguments.after_foreign, "complete": False, "results": []}
+              "after_foreign": arguments.after_foreign, "results": []}
     print(f"ready after {time.monotonic() - begun:.1f} s", flush=True)
     for operation, case in cases(arguments):
         if time.monotonic() - begun > arguments.budget_seconds:
@@ -175,15 +173,8 @@ def main():
         report["results"].append(measure(operation, case, library, sampler, arguments))
         progress(report["results"][-1])
         torch.cuda.empty_cache()
-        if arguments.json:
-            publish(arguments.json, json.dumps(report, indent=1))
-    else:
-        report["complete"] = True
-    report["seconds"] = time.monotonic() - begun
-    if arguments.json:
-        publish(arguments.json, json.dumps(report, indent=1))
-    if arguments.table:
-        publish(arguments.table, kernel_report.render(report, markdown=True))
+        if arguments.table:
+            publish(arguments.table, kernel_report.render(report, markdown=True))
     print("\n" + kernel_report.render(report))
     return 1 if any(one["wrong"] for one in report["results"]) else 0
 

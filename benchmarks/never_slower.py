@@ -13,15 +13,15 @@ f32: all tensors. bf16: all tensors. mixed: float32 adapters over a bf16 base, a
 """
 
 import argparse
-import json
 import pathlib
 import statistics
 import sys
 import time
 import warnings
 
-# transformers searches for a package `kernels` and must not find the file of that name here.
-sys.path[:] = [path for path in sys.path if pathlib.Path(path) != pathlib.Path(__file__).parent]
+# transformers searches for a package `kernels` and must not find the file of that name in this folder.
+_HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:] = [str(_HERE.parent)] + [path for path in sys.path if pathlib.Path(path).resolve() != _HERE]
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -29,6 +29,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 import dorajit
+from benchmarks import report
 
 LIMIT = 1.05
 TYPES = {"f32": (torch.float32, True), "bf16": (torch.bfloat16, False), "mixed": (torch.bfloat16, True)}
@@ -182,10 +183,8 @@ def main():
                         "patched_ms": 1e3 * patched, "ratio": ratio, "noise": noise})
     print(f"{over} of {len(results)} over {options.limit} times the noise; median "
           f"{statistics.median(one['ratio'] for one in results):.2f}")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(
-            {"device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu", "torch": torch.__version__,
-             "threads": torch.get_num_threads(), "rows": results}, indent=1), encoding="utf-8")
+    report.write(options.json, {"device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
+                                "torch": torch.__version__, "threads": torch.get_num_threads()}, results)
     return over > 0
 
 

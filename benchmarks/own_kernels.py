@@ -16,7 +16,6 @@ import pathlib
 import random
 import statistics
 import sys
-import tempfile
 import time
 
 import torch
@@ -28,6 +27,7 @@ sys.path.insert(0, str(ROOT / "examples" / "own_kernels"))
 
 import dorajit
 import kernels as own
+import report
 
 
 # --- Triton's equivalents ------------------------------------------------------------------------
@@ -275,10 +275,8 @@ def main():
     options = parser.parse_args()
     flush = Flush()
     rows = [measure(name, make, shape, flush, options) for name in options.only for make, shape in CASES[name]]
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(
-            {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-             "torch_add_host_us": torch_add_host_times(), "rows": rows}, indent=1) + "\n")
+    report.write(options.json, {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
+                                "triton": triton.__version__, "torch_add_host_us": torch_add_host_times()}, rows)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ PEFT's LoRA in the same run.
 """
 
 import argparse
-import json
 
 import matplotlib
+
+import report
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -47,22 +48,21 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="")
     options = parser.parse_args()
-    with open(options.report, encoding="utf-8") as file:
-        report = json.load(file)
-    names = {row["name"] for row in report["rows"]}
+    found = report.read(options.report)
+    names = {row["name"] for row in found["rows"]}
     columns = [(is_checkpointed, suffix) for is_checkpointed in (True, False) for suffix in SUFFIXES
                if "LoRA, PEFT" + suffix in names]
-    quantities = {name: title for name, title in QUANTITIES.items() if name in report["rows"][0]}
+    quantities = {name: title for name, title in QUANTITIES.items() if name in found["rows"][0]}
     figure, panels = plt.subplots(len(quantities), len(columns), figsize=(13, 9), sharey="row", layout="constrained")
     for line, (quantity, title) in zip(panels, quantities.items()):
         line[0].set_ylabel(title, fontsize=9)
         for axes, (is_checkpointed, suffix) in zip(line, columns):
-            draw(axes, report["rows"], quantity, is_checkpointed, suffix)
+            draw(axes, found["rows"], quantity, is_checkpointed, suffix)
     for axes, (is_checkpointed, suffix) in zip(panels[0], columns):
         axes.set_title(f"{SUFFIXES[suffix]}{', checkpointed' if is_checkpointed else ''}", fontsize=9)
     panels[0][0].legend(fontsize=8)
-    shape = report["options"]
-    device = report.get("device", options.device)
+    shape = found["options"]
+    device = found.get("device", options.device)
     kind = "linear" if shape.get("plain") else "Llama-shaped"
     recipe = f"{', NF4' if shape.get('quantized') else ''}{', dropout' if shape.get('dropout') else ''}"
     figure.suptitle(f"{shape['layers']} {kind} layers, width {shape['width']}, {shape['tokens']} tokens{recipe}, over "

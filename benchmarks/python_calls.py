@@ -13,7 +13,6 @@ another PYTHONPATH: alternate the runs, and name them with --package.
 """
 
 import argparse
-import json
 import os
 import random
 import statistics
@@ -22,6 +21,7 @@ import time
 import torch
 
 import dorajit
+import report
 
 SCALE = 0.5
 PEERS = {}
@@ -209,11 +209,11 @@ def main():
         from peers import backward_two_stage, compose as compose_peer, norm_assembly as norm_peer
         PEERS.update(backward_two_stage=backward_two_stage, compose=compose_peer,
                      norm_assembly=norm_peer)
-    report = {"package": arguments.package, "device": arguments.device, "torch": torch.__version__, "type": arguments.type,
-              "rows": arguments.rows, "cols": arguments.cols, "load": os.getloadavg()[0],
-              "results": []}
+    conditions = {"package": arguments.package, "device": arguments.device, "torch": torch.__version__,
+                  "type": arguments.type, "rows x cols": [arguments.rows, arguments.cols], "load": os.getloadavg()[0]}
+    results = []
     print(f"{arguments.device}, {arguments.type} {arguments.rows}x{arguments.cols}, PyTorch "
-          f"{torch.__version__}, load {report['load']:.1f}; microseconds a call (over dorajit's)")
+          f"{torch.__version__}, load {conditions['load']:.1f}; microseconds a call (over dorajit's)")
     with dorajit.force_native():
         for name in arguments.only:
             case = CASES[name]
@@ -221,14 +221,12 @@ def main():
             measured = measure(name, case(*operands(arguments)), arguments)
             for what, times in zip(("median", "median_cpu", "least_cpu"), measured):
                 ratios = {who: value / times["dorajit"] for who, value in times.items()}
-                result |= {f"{what}_us": times, f"over_dorajit{what.removeprefix('median')}": ratios}
+                result[f"{what}_us"] = times
                 print(f"{name}, {what.replace('_', ' '):<10}  " + "  ".join(
                     f"{who} {value:.2f} ({ratios[who]:.2f})" for who, value in times.items()),
                     flush=True)
-            report["results"].append(result)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
+            results.append(result)
+    report.write(arguments.json, conditions, results)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@
 There are three kinds of calls: compose without autograd, autograd's forward pass, and forward and backward for
 all three gradients. In each round the contenders of a case are interleaved in random order. A round measures a
 burst of calls between two events, and a single call on the host's clock, from one synchronization
-to the next. Reported are medians and quartiles, ratios over dorajit, the peak of PyTorch's allocator
+to the next. Reported are medians, the peak of PyTorch's allocator
 over forward and backward, and every case in which dorajit is not the fastest. The results of each contender are
 checked first. The JSON file is rewritten after every case.
 """
 
 import argparse
-import json
 import os
 import random
 import statistics
@@ -20,6 +19,7 @@ import time
 
 import torch
 
+import report
 from kernel_cases import SHAPES, TYPE_MIXES
 
 SCALE = 0.5
@@ -138,15 +138,8 @@ def measure(runs, clock, options):
         for name in random.sample(list(runs), len(runs)):
             bursts[name].append(clock.burst(runs[name], calls[name]))
             alone[name].append(statistics.median(clock.one(runs[name]) for _ in range(3)))
-    return {"burst_us": summary(bursts), "call_and_wait_us": summary(alone)}
-
-
-def summary(times):
-    ours = statistics.median(times["dorajit"])
-    return {name: {"median": statistics.median(values),
-                   "quartiles": statistics.quantiles(values, n=4),
-                   "over_dorajit": statistics.median(values) / ours}
-            for name, values in times.items()}
+    return {clock: {name: statistics.median(values) for name, values in times.items()}
+            for clock, times in (("burst_us", bursts), ("call_and_wait_us", alone))}
 
 
 def peak_bytes(run):
@@ -181,28 +174,20 @@ def measured(shape, types, functions, clock, options):
 def behind(results):
     """The cases in which a contender's median is lower than dorajit's."""
     return [f"{one['call']} {one['rows']}x{one['cols']} {one['types']}, {clock}: {name} "
-            f"{times['over_dorajit']:.3f} of dorajit's {one[clock]['dorajit']['median']:.1f} us"
+            f"{time / one[clock]['dorajit']:.3f} of dorajit's {one[clock]['dorajit']:.1f} us"
             for one in results for clock in ("burst_us", "call_and_wait_us")
-            for name, times in one[clock].items() if times["over_dorajit"] < 1]
+            for name, time in one[clock].items() if time < one[clock]["dorajit"]]
 
 
 def show(result):
-    text = "  ".join(f"{name} {result['burst_us'][name]['median']:.1f}/"
-                     f"{result['call_and_wait_us'][name]['median']:.1f}"
-                     f" ({result['burst_us'][name]['over_dorajit']:.2f})"
-                     for name in result["burst_us"])
+    text = "  ".join(f"{name} {time:.1f}/{result['call_and_wait_us'][name]:.1f}"
+                     f" ({time / result['burst_us']['dorajit']:.2f})"
+                     for name, time in result["burst_us"].items())
     peaks = "".join(f"  {name} {peak / result['matrix_bytes']:.2f}"
                     for name, peak in result.get("peak_bytes", {}).items())
     print(f"{result['call']:>20} {result['rows']:>5}x{result['cols']:<5} {result['types']}: {text}"
           f"{'  peak in matrices:' + peaks if peaks else ''}"
           f"{''.join('  WRONG ' + name for name in result['wrong'])}", flush=True)
-
-
-def publish(report, path):
-    if path:
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
-        os.replace(path + ".part", path)
 
 
 def parse_arguments():
@@ -228,10 +213,10 @@ def main():
     os.environ.setdefault("DORAJIT_TUNE_SECONDS", options.tune_seconds)
     functions = contenders(options)
     clock = Clock(options.device)
-    report = {"device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
-              "torch": torch.__version__, "rounds": options.rounds, "load": os.getloadavg()[0],
-              "complete": False, "results": []}
-    print(f"{report['device']}, PyTorch {report['torch']}, ready after "
+    conditions = {"device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
+                  "torch": torch.__version__, "rounds": options.rounds, "load": os.getloadavg()[0]}
+    results = []
+    print(f"{conditions['device']}, PyTorch {torch.__version__}, ready after "
           f"{time.monotonic() - begun:.1f} s; microseconds a call, in bursts / alone and waited for "
           "(in bursts over dorajit's)")
     left_out = 0
@@ -242,14 +227,11 @@ def main():
                 continue
             for result in measured(shape, types, functions, clock, options):
                 show(result)
-                report["results"].append(result)
-            report["behind"] = behind(report["results"])
-            publish(report, options.json)
-    report["complete"] = left_out == 0
-    report["seconds"] = time.monotonic() - begun
-    publish(report, options.json)
-    print(f"{left_out} shapes left out; {report['seconds']:.0f} s; dorajit is behind in "
-          f"{len(report['behind'])} medians:", *report["behind"], sep="\n  ")
+                results.append(result)
+            report.write(options.json, conditions, results)
+    slower = behind(results)
+    print(f"{left_out} shapes left out; {time.monotonic() - begun:.0f} s; dorajit is behind in {len(slower)} medians:",
+          *slower, sep="\n  ")
 
 
 if __name__ == "__main__":

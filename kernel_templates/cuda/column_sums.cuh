@@ -5,6 +5,10 @@
 // rows up the tree in registers; shared memory combines the lanes. The result is one node of each
 // column's tree: the complete sum if the tree has only one such node, else a partial sum that
 // finish_sums.cuh adds.
+//
+// Runs are leaves because a tree over single rows keeps a number per level and column: 160 to 200
+// registers per thread, and spills with 512 threads. Programs at the last columns take a path of
+// their own: bounds checks in the vector path would cost every program 40 registers.
 #pragma once
 
 #include "cuda/broadcast_values.cuh"

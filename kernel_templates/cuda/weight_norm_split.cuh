@@ -11,6 +11,10 @@
 // The error of a pair of float16 is up to 2^-39 of the greatest magnitude of its tile. If the rows
 // of a tile differ so much that this error could show in the norm, or if the tile has an infinity
 // or NaN, the block is multiplied in fp32 instead.
+//
+// Copies to the other program go through cp.async.bulk: stores with arrivals of cluster scope took
+// 1.8 times as long (H100), because such arrivals wait for all that is in flight. At rank 384
+// loading W by cp.async or by the copy engine is slower than to registers, too.
 #pragma once
 
 #include "cuda/norm_fragments.cuh"
