@@ -21,7 +21,7 @@ QUANTITIES = {"wall_ms": "training step", "forward_ms": "forward alone", "cpu_ms
 CONTENDERS = {"DoRA, PEFT": ("DoRA by PEFT", "#d79b3f"), "DoRA, open kernels": ("DoRA by Axolotl", "#7a8fb8"),
               "DoRA, dorajit": ("DoRA by dorajit", "#2e7d32"),
               "DoRA, dorajit, low_rank dropout": ("with low_rank dropout", "#9ccc9c"),
-              "DoRA, dorajit, saved outputs": ("with saved outputs", "#9ccc9c")}
+              "DoRA, dorajit, layer by layer": ("layer by layer", "#9ccc9c")}
 SUFFIXES = {"": "bf16 adapters", ", fp32 adapters, autocast": "f32 adapters, autocast",
             ", fp32 adapters": "f32 adapters", ", fp32": "f32"}
 

@@ -8,10 +8,11 @@ import project_files
 _FOLDERS = ("runtime/", "autotune/", "cache/", "bindings/c/", "bindings/python/")
 _PACKAGE = "bindings/python/dorajit/"
 # Exceptions. bindings/c/operations.cc has the functions of dorajit.h that are named after operations,
-# bindings/python/linear*.cc the passes of a linear layer. In the Python package, the parts that are specific to
+# bindings/python/linear*.cc and gated_mlp.cc the passes of layers. In the Python package, the parts that are specific to
 # DoRA: its public functions, their formulas, the code that names the tensors of an operation, the norms, the
 # layers and the patch for PEFT, with their settings.
-_ALLOWED = ("bindings/c/operations.cc", "bindings/python/linear", *(_PACKAGE + name for name in (
+_ALLOWED = ("bindings/c/operations.cc", "bindings/python/linear",
+            "bindings/python/gated_mlp.cc", *(_PACKAGE + name for name in (
     "__init__.py", "distributed/", "layers/", "nn/", "norms/", "peft/", "thresholds.py",
     "operations/api.py", "operations/autograd.py", "operations/compositions.py", "operations/expression.py",
     "operations/gain.py", "operations/torch_library.py", "operations/warmup.py")))
