@@ -75,23 +75,32 @@ Result<CompileRequest> request_of(const Trial& trial) {
   return CompileRequest{.variant = problem->variant, .config = trial.config, .target = target};
 }
 
-// A hash of a cubin without its table of symbols and their names. Renaming a constant changes
-// those.
+// A hash of a cubin without its table of symbols and their names, and without the order of
+// initialised constants, which follows their names. Renaming a constant changes these.
 std::string hash_of_code(const std::string& cubin) {
   const auto read = [&]<class T>(T& value, std::size_t at) {
     if (at <= cubin.size() - sizeof value) std::memcpy(&value, cubin.data() + at, sizeof value);
   };
   Elf64_Ehdr header{};
   read(header, 0);
-  dorajit::Hasher hasher("cubin");
-  for (std::size_t i = 0; i < header.e_shnum; ++i) {
+  const auto section_at = [&](std::size_t index) {
     Elf64_Shdr section{};
-    read(section, header.e_shoff + i * sizeof section);
-    if (i == 0 || section.sh_type == SHT_SYMTAB || section.sh_type == SHT_STRTAB) continue;
+    read(section, header.e_shoff + index * sizeof section);
+    return section;
+  };
+  const Elf64_Shdr names = section_at(header.e_shstrndx);
+  dorajit::Hasher hasher("cubin");
+  for (std::size_t i = 1; i < header.e_shnum; ++i) {
+    const Elf64_Shdr section = section_at(i);
+    if (section.sh_type == SHT_SYMTAB || section.sh_type == SHT_STRTAB) continue;
     hasher.add("size", static_cast<std::int64_t>(section.sh_size));
     if (section.sh_type == SHT_NOBITS) continue;
-    hasher.add("bytes", std::string_view(cubin).substr(std::min(section.sh_offset, cubin.size()),
-                                                       section.sh_size));
+    std::string bytes = cubin.substr(std::min(section.sh_offset, cubin.size()), section.sh_size);
+    const std::size_t name = std::min(names.sh_offset + section.sh_name, cubin.size());
+    if (std::string_view(cubin).substr(name).starts_with(".nv.global.init")) {
+      std::ranges::sort(bytes);
+    }
+    hasher.add("bytes", bytes);
   }
   return hasher.digest();
 }

@@ -17,14 +17,14 @@
 
 namespace dorajit::kernels {
 
-// The share of one thread: Op::kWidth columns of kRuns runs of rows; all columns exist.
-template <class Op, int kRuns>
+// The share of one thread: Op::kWidth columns of kRuns runs of rows; all columns exist. Sum s of
+// column i is tree s * kWidth + i.
+template <class Op, int kRuns, int kTrees = Op::F::kSums * Op::kWidth>
 struct ColumnLane {
   using T = typename Op::T;
   using F = typename Op::F;
   static constexpr int kWidth = Op::kWidth;
   static constexpr int kUnroll = Op::kUnroll;
-  static constexpr int kTrees = Op::kSums * kWidth;  // sum s of column i is tree s * kWidth + i
 
   static constexpr int log2(int value) { return value <= 1 ? 0 : 1 + log2(value / 2); }
 
@@ -53,8 +53,8 @@ struct ColumnLane {
             formula, inputs[u], [&](int i) -> const T* { return columns.value[0][i]; }, outputs,
             [&](int i, const T(&output)[F::kOutputs]) {
 #pragma unroll
-              for (int s = 0; s < Op::kSums; ++s) {
-                run[s * kWidth + i] = run[s * kWidth + i] + output[Op::kStored + s];
+              for (int s = 0; s < F::kSums; ++s) {
+                run[s * kWidth + i] = run[s * kWidth + i] + output[F::kOutputs - F::kSums + s];
               }
             });
         outputs.store(arguments, row + u, col, kWidth);
@@ -137,7 +137,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
                 "num_warps, block_size, rows_per_program and unroll must be powers of two, with "
                 "rows_per_program at least 256, at least 8 rows for every thread, and unroll at "
                 "most 8");
-  static_assert(Op::kSums > 0);
+  static_assert(F::kSums > 0);
 
   static constexpr int kColumnLanes = kConfig.block_size / kWidth;
   static constexpr int kRowLanes = kThreads / kColumnLanes;
@@ -148,31 +148,31 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
       kConfig.block_size, kConfig.num_warps, kConfig.rows_per_program, 1, 1, kConfig.cache_policy};
   using WholeLane = ColumnLane<Op, kRuns>;
   using NarrowLane = ColumnLane<Operands<Formula, kNarrow, kTypes...>, kRuns>;
-  static constexpr int kTrees = WholeLane::kTrees;
 
   // The nodes above this thread's rows and columns. If the columns end within the block, a thread
   // processes its columns one at a time.
   static __device__ __forceinline__ void sum_lane(const KernelArguments& arguments,
                                                   const F& formula, bool is_whole,
                                                   long long first_row, long long col,
-                                                  T (&node)[kTrees]) {
+                                                  T (&node)[F::kSums * kWidth]) {
     if (is_whole) {
       WholeLane::sum(arguments, formula, first_row, col, node);
       return;
     }
 #pragma unroll
-    for (int i = 0; i < kTrees; ++i) node[i] = absent_term<T>();
+    for (int i = 0; i < F::kSums * kWidth; ++i) node[i] = absent_term<T>();
 #pragma unroll 1
     for (int i = 0; i < kWidth && col + i < arguments.sizes[kCols]; ++i) {
-      T one[Op::kSums];
+      T one[F::kSums];
       NarrowLane::sum(arguments, formula, first_row, col + i, one);
 #pragma unroll
-      for (int j = 0; j < kTrees; ++j) node[j] = i == j % kWidth ? one[j / kWidth] : node[j];
+      for (int j = 0; j < F::kSums * kWidth; ++j)
+        node[j] = i == j % kWidth ? one[j / kWidth] : node[j];
     }
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
-    __shared__ T nodes[kRowLanes][Op::kSums][kConfig.block_size];
+    __shared__ T nodes[kRowLanes][F::kSums][kConfig.block_size];
     const F formula(arguments.scalars);
     const SumLayout layout =
         sum_layout(Broadcast::kPerColumn, arguments.sizes[kRows], arguments.sizes[kCols],
@@ -186,24 +186,24 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
       const long long col = block_start + column_lane * kWidth;
       long long group = blockIdx.y;
       do {
-        T node[kTrees];
+        T node[F::kSums * kWidth];
         sum_lane(arguments, formula, block_start + kConfig.block_size <= arguments.sizes[kCols],
                  group * kConfig.rows_per_program + row_lane * kRowsPerLane, col, node);
 #pragma unroll
-        for (int i = 0; i < kTrees; ++i) {
+        for (int i = 0; i < F::kSums * kWidth; ++i) {
           nodes[row_lane][i / kWidth][column_lane * kWidth + i % kWidth] = node[i];
         }
         __syncthreads();
         for (int c = threadIdx.x; c < kConfig.block_size; c += kThreads) {
-          T sums[Op::kSums];
+          T lanes[F::kSums][kRowLanes];
 #pragma unroll
-          for (int s = 0; s < Op::kSums; ++s) {
-            T lanes[kRowLanes];
-#pragma unroll
-            for (int lane = 0; lane < kRowLanes; ++lane) lanes[lane] = nodes[lane][s][c];
-            sums[s] = sum_of_neighbours<kRowLanes>(lanes);
+          for (int i = 0; i < F::kSums * kRowLanes; ++i) {
+            lanes[i / kRowLanes][i % kRowLanes] = nodes[i % kRowLanes][i / kRowLanes][c];
           }
           if (block_start + c < arguments.sizes[kCols]) {
+            T sums[F::kSums];
+#pragma unroll
+            for (int s = 0; s < F::kSums; ++s) sums[s] = sum_of_neighbours<kRowLanes>(lanes[s]);
             put_sums<Op>(arguments, layout, group, block_start + c, sums);
           }
         }

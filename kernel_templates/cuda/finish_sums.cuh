@@ -16,7 +16,7 @@ inline constexpr int kFinishLevels = 24;  // 2^24 partial sums per lane: 2^37 ro
 template <class Op, int kSum = 0>
 __device__ __forceinline__ void store_sums(const KernelArguments& arguments, long long channel,
                                            const typename Op::T* sums) {
-  if constexpr (kSum < Op::kSums) {
+  if constexpr (kSum < Op::F::kSums) {
     constexpr int kOperand = Op::kFirstSum + kSum;
     using E = Element<Op::kType[kOperand]>;
     static_cast<typename E::Bits*>(arguments.operands[kOperand].data)[channel] =
@@ -31,7 +31,7 @@ __device__ __forceinline__ void put_final_sums(const KernelArguments& arguments,
                                                typename Op::T* sums) {
   using T = typename Op::T;
 #pragma unroll
-  for (int s = 0; s < Op::kSums; ++s) sums[s] = T(0) + sums[s];
+  for (int s = 0; s < Op::F::kSums; ++s) sums[s] = T(0) + sums[s];
   if constexpr (FinishesSums<typename Op::F, T>) {
     RowValues<Op> values;
     values.load(arguments, channel);
@@ -47,10 +47,11 @@ __device__ __forceinline__ void put_sums(const KernelArguments& arguments, const
   if (layout.count() == 1) {
     put_final_sums<Op>(arguments, channel, sums);
   } else {
-    auto* const to = static_cast<typename Op::T*>(arguments.workspace) + channel;
 #pragma unroll
-    for (int s = 0; s < Op::kSums; ++s) {
-      to[(index * Op::kSums + s) * arguments.sizes[kChannels]] = sums[s];
+    for (int s = 0; s < Op::F::kSums; ++s) {
+      static_cast<typename Op::T*>(
+          arguments.workspace)[(index * Op::F::kSums + s) * arguments.sizes[kChannels] + channel] =
+          sums[s];
     }
   }
 }
@@ -65,28 +66,29 @@ struct FinishSumsKernel {
   static __device__ __forceinline__ void sum_leaves(const KernelArguments& arguments,
                                                     const SumLayout& layout, long long channel,
                                                     long long first, long long count, int span_bits,
-                                                    T (&node)[Op::kSums]) {
-    const T* partial_sums = static_cast<const T*>(arguments.workspace) + channel;
-    PairwiseSum<T, kFinishLevels, Op::kSums> sum;
+                                                    T (&node)[Op::F::kSums]) {
+    const T* partial_sums = static_cast<const T*>(arguments.workspace);
+    PairwiseSum<T, kFinishLevels, Op::F::kSums> sum;
 #pragma unroll
-    for (int s = 0; s < Op::kSums; ++s) node[s] = absent_term<T>();
+    for (int s = 0; s < Op::F::kSums; ++s) node[s] = absent_term<T>();
 #pragma unroll 4
     for (long long i = 0; i < count; ++i) {
       const long long group = (first + i) >> span_bits;
       const long long span = (first + i) - (group << span_bits);
-      const bool exists = group < layout.row_groups && span < layout.spans;
-      const long long at = (group * layout.spans + span) * Op::kSums;
 #pragma unroll
-      for (int s = 0; s < Op::kSums; ++s) {
+      for (int s = 0; s < Op::F::kSums; ++s) {
         node[s] = absent_term<T>();
-        if (exists) node[s] = partial_sums[(at + s) * arguments.sizes[kChannels]];
+        if (group < layout.row_groups && span < layout.spans) {
+          const long long index = (group * layout.spans + span) * Op::F::kSums + s;
+          node[s] = partial_sums[index * arguments.sizes[kChannels] + channel];
+        }
       }
       sum.push(i, node);
     }
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
-    __shared__ T nodes[kFinishLanes][Op::kSums][kChannelsPerFinish];
+    __shared__ T nodes[kFinishLanes][Op::F::kSums][kChannelsPerFinish];
     const SumLayout layout = sum_layout(kBroadcast, arguments.sizes[kRows], arguments.sizes[kCols],
                                         arguments.sizes[kChannels], kConfig.rows_per_program);
     int span_bits = 0;
@@ -101,16 +103,16 @@ struct FinishSumsKernel {
          first < arguments.sizes[kChannels]; first += stride) {
       const long long channel = first + column;
       if (channel < arguments.sizes[kChannels]) {
-        T node[Op::kSums];
+        T node[Op::F::kSums];
         sum_leaves(arguments, layout, channel, lane * per_lane, per_lane, span_bits, node);
 #pragma unroll
-        for (int s = 0; s < Op::kSums; ++s) nodes[lane][s][column] = node[s];
+        for (int s = 0; s < Op::F::kSums; ++s) nodes[lane][s][column] = node[s];
       }
       __syncthreads();
       if (lane == 0 && channel < arguments.sizes[kChannels]) {
-        T sums[Op::kSums];
+        T sums[Op::F::kSums];
 #pragma unroll
-        for (int s = 0; s < Op::kSums; ++s) {
+        for (int s = 0; s < Op::F::kSums; ++s) {
           T lanes[kFinishLanes];
 #pragma unroll
           for (int i = 0; i < kFinishLanes; ++i) lanes[i] = nodes[i][s][column];

@@ -24,8 +24,7 @@ struct Operands {
   static constexpr int kStored = F::kOutputs - F::kSums;  // outputs with one element per element
   static constexpr int kFirstOutput = kMatrixInputs + kBroadcastInputs;
   static constexpr int kFirstSum = kFirstOutput + kStored;
-  static constexpr int kSums = F::kSums;
-  static_assert(sizeof...(kTypes) == kFirstSum + kSums, "one element type per operand");
+  static_assert(sizeof...(kTypes) == kFirstSum + F::kSums, "one element type per operand");
 
   static constexpr int kThreads = kConfig.num_warps * kThreadsPerWarp;
   static constexpr int kWidth = kConfig.vector_width;

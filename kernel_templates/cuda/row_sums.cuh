@@ -26,7 +26,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
   static_assert(is_valid_for_cuda_row_sums(kConfig),
                 "block_size / vector_width lanes must be a power of two within a warp, and "
                 "rows_per_program the number of such groups");
-  static_assert(Op::kSums > 0);
+  static_assert(F::kSums > 0);
 
   static constexpr int kLanes = kConfig.block_size / kWidth;
   // Tree levels over the passes of a span and the samples of a partial sum: at most 4096 of each.
@@ -38,7 +38,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
     return ((1u << (kLanes % kThreadsPerWarp)) - 1u) << (lane_of_warp / kLanes * kLanes);
   }
 
-  using Sum = PairwiseSum<T, kLevels, Op::kSums>;
+  using Sum = PairwiseSum<T, kLevels, F::kSums>;
 
   // The node above one pass, which is kLanes vectors side by side.
   static __device__ __forceinline__ T sum_pass(const T* terms, unsigned mask) {
@@ -67,19 +67,20 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
     for (int p = 0; p < kPasses; ++p) {
       const long long left = kWhole ? kWidth : remaining - p * kConfig.block_size;
       Outputs outputs;
-      T terms[Op::kSums][kWidth];
+      T terms[F::kSums][kWidth];
       Op::evaluate(
           formula, inputs[p], [&](int) -> const T* { return values.value; }, outputs,
           [&](int i, const T(&output)[F::kOutputs]) {
 #pragma unroll
-            for (int s = 0; s < Op::kSums; ++s) {
-              terms[s][i] = kWhole || i < left ? output[Op::kStored + s] : absent_term<T>();
+            for (int s = 0; s < F::kSums; ++s) {
+              terms[s][i] =
+                  kWhole || i < left ? output[F::kOutputs - F::kSums + s] : absent_term<T>();
             }
           });
       outputs.store(arguments, row, col + p * kConfig.block_size, left);
-      T node[Op::kSums];
+      T node[F::kSums];
 #pragma unroll
-      for (int s = 0; s < Op::kSums; ++s) node[s] = sum_pass(terms[s], mask);
+      for (int s = 0; s < F::kSums; ++s) node[s] = sum_pass(terms[s], mask);
       sum.push(pass + p, node);
     }
   }
@@ -88,7 +89,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
   static __device__ __forceinline__ void sum_row(const KernelArguments& arguments, const F& formula,
                                                  const RowValues<Op>& values, long long row,
                                                  long long first_col, long long last_col, int lane,
-                                                 unsigned mask, T (&node)[Op::kSums]) {
+                                                 unsigned mask, T (&node)[F::kSums]) {
     Sum sum;
     long long pass = 0;
     long long col = first_col;
@@ -128,12 +129,12 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
     Sum sum;
 #pragma unroll 1
     for (long long sample = first_sample; sample < last_sample; ++sample) {
-      T node[Op::kSums];
+      T node[F::kSums];
       sum_row(arguments, formula, values, sample * channels + channel, first_col, last_col, lane,
               mask, node);
       sum.push(sample - first_sample, node);
     }
-    T root[Op::kSums];
+    T root[F::kSums];
     sum.root(last_sample - first_sample, root);
     if (lane == 0) put_sums<Op>(arguments, layout, index, channel, root);
   }

@@ -19,8 +19,9 @@ StageShape finish_stage(const Variant& variant, const Config& config,
 
 std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes) {
   if (sizes[kRows] == 0 || sizes[kCols] == 0) return 0;
-  return sum_workspace_bytes(variant.broadcast, sizes[kRows], sizes[kCols], sizes[kChannels],
-                             variant.operation->num_sums() * size_in_bytes(compute_type(variant)));
+  return sum_workspace_bytes(
+      variant.broadcast, sizes[kRows], sizes[kCols], sizes[kChannels],
+      std::int64_t{variant.operation->num_sums()} * size_in_bytes(compute_type(variant)));
 }
 
 }  // namespace dorajit::kernels
