@@ -101,7 +101,8 @@ std::size_t OpCase::workspace_bytes() const {
   if (!variant_.has_sum()) return 0;
   return static_cast<std::size_t>(kernels::sum_workspace_bytes(
       variant_.broadcast, spec_.rows, spec_.cols, channels_of(variant_, spec_),
-      variant_.operation->num_sums() * kernels::size_in_bytes(kernels::compute_type(variant_))));
+      std::int64_t{variant_.operation->num_sums()} *
+          kernels::size_in_bytes(kernels::compute_type(variant_))));
 }
 
 template <class T>
