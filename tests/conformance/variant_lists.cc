@@ -113,6 +113,21 @@ Variants with_every_subset(const Variants& variants) {
   return subsets;
 }
 
+Variants plain_forms(const kernels::Operation& op) {
+  const Variants mixes = plain_mixes(op);
+  if (op.num_sums() < 2) return with_every_subset(mixes);
+  Variants forms = with_only_the_sum({mixes[1]});
+  Variant without_sums = mixes[1];
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    if (op.is_sum(i) || op.operands[i].presence == Presence::kForSum) {
+      without_sums.types[i] = kAbsent;
+    }
+  }
+  add_once(forms, without_sums);
+  for (const Variant& mix : mixes) add_once(forms, mix);
+  return forms;
+}
+
 Variants with_only_the_sum(const Variants& variants) {
   Variants sums;
   for (const Variant& variant : variants) {

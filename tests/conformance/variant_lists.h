@@ -27,6 +27,10 @@ Variants in_both_broadcasts(const Variants& variants);
 // then not needed.
 Variants with_every_subset(const Variants& variants);
 
+// The plain mixes with every subset of outputs; of an operation with several sums, the whole ones,
+// and one without sums and with nothing else.
+Variants plain_forms(const kernels::Operation& op);
+
 // Each variant with the sum as its only output.
 Variants with_only_the_sum(const Variants& variants);
 
