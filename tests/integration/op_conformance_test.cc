@@ -117,7 +117,8 @@ TEST_F(OpsOnCpu, BuiltinKernelsAreExactForEveryTypeMix) {
 }
 TEST_F(OpsOnCpu, BuiltinKernelsAreExactForPlainMixesInEveryCase) {
   for (const kernels::Operation* one : operations_with_a_formula()) {
-    check_builtin(in_both_broadcasts(plain_forms(*one)), CaseList::kAll);
+    check_builtin(in_both_broadcasts(plain_forms(*one)),
+                  one->num_sums() > 1 ? CaseList::kFew : CaseList::kAll);
   }
 }
 

@@ -49,8 +49,7 @@ void check_space(const Variant& variant, const SpaceTraits& traits, int width, S
 TEST(Spaces, ContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
   for (const Operation* op : all_operations()) {
     if (op->formula.empty()) continue;  // its template has tests of its own
-    for (const Variant& variant :
-         tests::in_both_broadcasts(tests::with_every_subset(tests::plain_mixes(*op)))) {
+    for (const Variant& variant : tests::in_both_broadcasts(tests::plain_forms(*op))) {
       for (const SpaceTraits& traits : {kGpu, kCpu, kSmallCpu, kLargeCpu}) {
         for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
           check_space(variant, traits, width, SpaceKind::kSlim);
