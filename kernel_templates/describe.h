@@ -89,7 +89,8 @@ consteval Operation describe(const Description& text) {
                   .builtin = builtin_kernel_of<Formula>,
                   .sum_operand = find_per_channel(text.operands, OperandRole::kOutput),
                   .usual_forms = text.usual_forms,
-                  .has_broadcast = find_per_channel(text.operands, OperandRole::kInput) >= 0,
+                  .has_row_form = find_per_channel(text.operands, OperandRole::kInput) >= 0 &&
+                                  Formula<float>::kSums <= 1,
                   .is_one_row = std::ranges::all_of(text.operands, [](const Operand& operand) {
                     return operand.shape == kMatrix;
                   })});

@@ -141,7 +141,7 @@ std::optional<Variant> parse_variant(std::string_view text) {
 
 bool is_supported(const Variant& variant) {
   const Operation& op = *variant.operation;
-  if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast) return false;
+  if (variant.broadcast == Broadcast::kPerRow && !op.has_row_form) return false;
   bool writes = false;
   int present = 0;
   for (std::size_t i = 0; i < op.operands.size(); ++i) {

@@ -150,7 +150,9 @@ struct Operation {
   // The combinations of optional operands that calls usually have: one bit per operand index.
   // Empty: all of them, all but the inputs, all but the outputs, and none.
   std::span<const unsigned> usual_forms{};
-  bool has_broadcast = false;  // whether an operand is broadcast
+  // Whether channels may lie along the rows: an input has one element per channel, and there is at
+  // most one sum.
+  bool has_row_form = false;
   // Whether kernels with the widest vectors may move matrices of those sizes with the tensor memory
   // accelerator (TMA). The widest alignment class then requires 16 bytes for each matrix and each
   // of its rows, including matrices that do not limit vectors. Null: never.

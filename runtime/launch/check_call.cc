@@ -160,11 +160,9 @@ Status check_variant(const Operation& op, const kernels::Variant& variant) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: every output is left out; ask for at least one", op.name));
   }
-  if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast) {
+  if (variant.broadcast == Broadcast::kPerRow && !op.has_row_form) {
     return fail(StatusCode::kUnsupported,
-                std::format("{}: no operand has one element per channel, so channels cannot "
-                            "lie along the rows",
-                            op.name));
+                std::format("{}: channels lie along the columns only", op.name));
   }
   if (op.why_unsupported != nullptr) {
     if (const std::string_view why = op.why_unsupported(variant); !why.empty()) {

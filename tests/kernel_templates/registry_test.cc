@@ -68,14 +68,15 @@ TEST(Registry, RequiredInputsMayNotBeAbsent) {
   EXPECT_FALSE(is_supported({.operation = &operation("compose"), .types = {kFloat32, kAbsent}}));
 }
 
-TEST(Registry, OnlyOperationsWithABroadcastOperandHaveAPerRowForm) {
+TEST(Registry, ChannelsLieAlongTheRowsOnlyWithABroadcastOperandAndOneSum) {
   for (const Operation* one : all_operations()) {
     Variant variant = all_variants(*one).front();
     variant.broadcast = Broadcast::kPerRow;
-    EXPECT_EQ(is_supported(variant), one->has_broadcast) << one->name;
+    EXPECT_EQ(is_supported(variant), one->has_row_form) << one->name;
   }
-  EXPECT_TRUE(operation("backward").has_broadcast);
-  EXPECT_FALSE(operation("norm_assembly").has_broadcast);
+  EXPECT_TRUE(operation("backward").has_row_form);
+  EXPECT_FALSE(operation("norm_assembly").has_row_form);
+  EXPECT_FALSE(operation("gated_silu_backward").has_row_form);
 }
 
 TEST(Registry, SumUsesADifferentTemplateForEachBroadcast) {

@@ -98,7 +98,7 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
         continue;
       }
       DORAJIT_ASSIGN(kernels::Variant variant, made);
-      if (options.variant.is_per_row && variant.operation->has_broadcast) {
+      if (options.variant.is_per_row && variant.operation->has_row_form) {
         variant.broadcast = kernels::Broadcast::kPerRow;
       }
       if (!is_exact) {
