@@ -1,5 +1,5 @@
-"""Row norms of W + s B A. dorajit: the kernel alone. call: dorajit.weight_norm, which chooses. factored: the three terms
-of docs/layers.md. dense: PyTorch's expression. triton: the best tile kernel of peers/weight_norm.py for the shape, with
+"""Row norms of W + s B A. dorajit: the kernel alone. call: dorajit.weight_norm, which chooses. factored: algorithm 1 of
+arXiv:2603.22276 in PyTorch. dense: PyTorch's expression. triton: the best tile kernel of peers/weight_norm.py for the shape, with
 one accumulator for the whole rank, and with sums of blocks, as the kernel's. Shapes are out x in.
 
 Errors are the largest of any row against float64, in units of ||W_i|| + |s| || |B| |A| ||_i, for the operands and for
@@ -8,7 +8,7 @@ their magnitudes, whose products all have one sign, so that truncations add up.
 
 import torch
 
-from dorajit.norms import factored_norm, norm
+from dorajit.norms import norm
 from dorajit.operations.table import operations
 
 SHAPES = {"cuda": [(512, 4096), (1024, 4096), (4096, 1024), (4096, 4096), (14336, 4096), (4096, 14336), (8192, 8192),
@@ -18,7 +18,6 @@ RANKS = {"cuda": [4, 16, 64, 256, 384, 768], "cpu": [16, 64, 384]}
 TYPES = {"bf16": (torch.bfloat16, torch.bfloat16, False), "bf16_f32factors": (torch.bfloat16, torch.float32, False),
          "f32": (torch.float32, torch.float32, False), "bf16_transposed": (torch.bfloat16, torch.bfloat16, True)}
 SCALE = 0.7
-BUDGETS = {"cuda": 256 << 20, "cpu": norm._MOST_BYTES_ON_CPU}
 
 
 def operands(shape, rank, types, device):
@@ -39,10 +38,17 @@ def dense(weight, a, b):
                                     dtype=torch.float32)
 
 
+def factored(weight, a, b):
+    wide_b, gram = b.float(), a.float() @ a.float().T
+    cross = (weight.to(a.dtype) @ a.T).float().mul_(wide_b).sum(1)
+    square = torch.linalg.vector_norm(weight, dim=1, dtype=torch.float32).square_()
+    return (square + 2 * SCALE * cross + SCALE ** 2 * (wide_b @ gram).mul_(wide_b).sum(1)).clamp_min_(0).sqrt_()
+
+
 def contenders(given):
     device = given[0].device.type
     found = {"call": lambda *of: norm.weight_norm(*of, SCALE),
-             "factored": lambda *of: factored_norm.norms(*of, SCALE, BUDGETS[device], torch.float32), "dense": dense}
+             "factored": factored, "dense": dense}
     if not given[0].is_contiguous():
         return found
     out = torch.empty(given[0].shape[0], device=device)

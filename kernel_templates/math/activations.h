@@ -61,7 +61,7 @@ struct Gelu {
         -1.864562878242870572e-15, -1.250795046938718091e-15, 7.418231959528879034e-17,
         5.068131210430141112e-17,  -2.236643231501039295e-18};
     constexpr int kTerms = sizeof(T) == 4 ? 12 : 26;
-    const T y = t > T(1e30) ? T(1) : (t - T(3.75)) / (t + T(3.75));
+    const T y = t > T(1e30) ? T(1) : (t - T(3.75)) * reciprocal(t + T(3.75));
     const T twice = T(2) * y;
     T next = T(0);
     T sum = T(kSeries[kTerms - 1]);
@@ -71,7 +71,9 @@ struct Gelu {
       sum = fused_multiply_add(twice, sum, T(kSeries[i]) - next);
       next = before;
     }
-    return fused_multiply_add(y, sum, T(kSeries[0]) - next) / (T(1) + T(2) * t);
+    // Beyond 1e30 the density, the other factor, is 0.
+    const T share = t > T(1e30) ? T(0) : reciprocal(T(1) + T(2) * t);
+    return fused_multiply_add(y, sum, T(kSeries[0]) - next) * share;
   }
 
   // The density of the normal distribution, times sqrt(2 pi).

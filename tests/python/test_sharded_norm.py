@@ -120,7 +120,7 @@ def _the_weight_does_not_travel(rank, device):
     all_reduce = torch.distributed.all_reduce
     torch.distributed.all_reduce = lambda tensor, **group: (sent.append(tensor.numel()),
                                                             all_reduce(tensor, **group))
-    for low_rank in (4, 24):  # the kernel; the factored form in float32
+    for low_rank in (4, 24):  # the kernel; PyTorch's products in float32
         whole = factors(device, 640, 640, low_rank)
         for placement, expected in ((ROWS, []), (COLUMNS, [640])):
             weight = distribute_tensor(whole[0], mesh, [placement])

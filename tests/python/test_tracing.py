@@ -34,7 +34,7 @@ def test_traced_norm_depends_on_its_arguments(device, mode):
     graph = make_fx(lambda *of: dorajit.weight_norm(*of, SCALE), tracing_mode=mode)(*factors(device))
     given = factors(device)
     torch.testing.assert_close(graph(*given), dense_norm(*given))
-    assert "dorajit.factored_norm.default" in [str(node.target) for node in graph.graph.nodes]
+    assert "dorajit.row_norms.default" in [str(node.target) for node in graph.graph.nodes]
 
 
 def test_norm_under_functionalization_matches_dense_norm(device):
@@ -70,7 +70,7 @@ def test_functional_ensemble_of_layers_matches_each_layer(device):
 @pytest.mark.parametrize("saved, dropout", [
     *((saved, dropout) for dropout in (0.0, 0.5) for saved in (
         "aten.zeros.default", "aten.slice.Tensor", "aten.mm.out", "aten.mm.default", "aten.add_.Tensor",
-        "dorajit.factored_norm.default")), ("every", 0.0)])
+        "dorajit.row_norms.default")), ("every", 0.0)])
 def test_selective_checkpointing_with_any_policy_has_right_gradients(device, saved, dropout):
     def policy(context, op, *args, **kwargs):
         return (CheckpointPolicy.MUST_SAVE if saved in ("every", str(op))
@@ -157,7 +157,7 @@ def test_force_native_inside_transforms_raises(function):
     (lambda *of: dorajit.fused_dora_compose_residual(*of, SCALE), "compose_residual"),
     (lambda *of: dorajit.fused_dora_forward_and_inner(*of, SCALE)[1], "compose_inner"),
     (lambda lora, base, gain: dorajit.fused_norm_assembly(gain, gain, gain, SCALE)[0], "norm_assembly"),
-    (lambda lora, base, gain: dorajit.weight_norm(lora, base[:2], lora[:, :2], SCALE), "factored_norm"),
+    (lambda lora, base, gain: dorajit.weight_norm(lora, base[:2], lora[:, :2], SCALE), "row_norms"),
 ])
 def test_pre_dispatch_traces_contain_operators(function, name):
     tensors = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)

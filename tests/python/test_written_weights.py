@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.checkpoint import checkpoint
 
-RANKS = [4, 24]  # the kernel; the factored form in float32
+RANKS = [4, 24]  # the kernel; PyTorch's products in float32
 
 
 def _flat(layer, new):

@@ -37,7 +37,7 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
             # parts of the columns.
             norms = matrix_norms.norms(*call, True)
             sum_over(norms, weight.device_mesh, place.reduced)
-            norms.clamp_min_(0).sqrt_()
+            norms.sqrt_()
         else:
             norms = matrix_norms.norms(*call)
         return torch.distributed.tensor.DTensor.from_local(

@@ -1,7 +1,7 @@
-"""The norms of the rows of W + scale B A (arXiv:2603.22276), without B A in memory.
+"""The norms of the rows of W + scale B A (arXiv:2603.22276), without the whole B A in memory.
 
 One kernel multiplies, adds and sums tile by tile, without cancellation between terms (docs/numerics.md). Tensors
-that it does not take, or for which it is slower, use the factored form (dorajit.norms.norm_kernel has the rules).
+that it does not take, or for which it is slower, use products of PyTorch (dorajit.norms.norm_kernel has the rules).
 Nothing is cached between calls.
 """
 
@@ -29,16 +29,16 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
     """The L2 norms of the rows of weight + scale * lora_B @ lora_A.
 
     Sums are float32 (float64 if an argument is float64), whatever the types of the arguments and the
-    autocast and TF32 settings of the process. Temporaries stay under the budget; B A is never formed
-    (docs/layers.md has the exceptions). The result is a constant for autograd, as in the definition of DoRA.
+    autocast and TF32 settings of the process. Temporaries stay under the budget (docs/layers.md has the exceptions). The
+    result is a constant for autograd, as in the definition of DoRA.
 
     Args:
         weight: [out, in], with any strides; or the weight of a convolution, [out, in, ...].
         lora_A: [rank, in], or for a convolution [rank, in, ...].
         lora_B: [out, rank], or [out, rank, 1, ...].
         scale: a float. With 0, only the weight is read.
-        chunk_mb: the budget in MB (2^20 bytes); None for get_dora_norm_threshold_mb(), 256 unless set. The
-            minimum that is used anyway: rank x rank numbers and a chunk of 64 rows by 64 columns.
+        chunk_mb: the budget in MB (2^20 bytes); None for get_dora_norm_threshold_mb(), 256 unless set. Copies of the
+            factors, and one row, are used anyway.
 
     Any argument may be a DTensor (docs/sharding.md). The call is then collective: each rank
     sums its part of the weight, which is never gathered.
@@ -55,7 +55,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
     operands = weight, lora_A, lora_B
     route = eligibility.constant_route(*operands)
     if route is not NATIVE:
-        run = torch.ops.dorajit.factored_norm if route is OPERATOR else _expression
+        run = torch.ops.dorajit.row_norms if route is OPERATOR else _expression
         return run(weight.detach(), lora_A.detach(), lora_B.detach(), scale, chunk_mb)
     made = norm_kernel.at_once(*operands, scale) if chunk_mb is None else None
     return made if made is not None else _computed(*operands, scale, chunk_mb)
@@ -137,8 +137,8 @@ def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
 # tensor that outlives a call must be an output of the graph.
 _library = registration.Library("dorajit", "FRAGMENT")
 _library.add(
-    "factored_norm", "factored_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, int? chunk_mb) -> Tensor",
+    "row_norms", "row_norms(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, int? chunk_mb) -> Tensor",
     _computed, _fake_operator)
-registration.decompose(torch.ops.dorajit.factored_norm, _expression)
-flop_counter.register_flop_formula(torch.ops.dorajit.factored_norm)(
+registration.decompose(torch.ops.dorajit.row_norms, _expression)
+flop_counter.register_flop_formula(torch.ops.dorajit.row_norms)(
     lambda weight, lora_A, *_, **__: 2 * math.prod(weight) * lora_A[0])

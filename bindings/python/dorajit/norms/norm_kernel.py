@@ -24,7 +24,7 @@ _GAINS = {one: torch.float32 if one in HALVES else one for one in _TYPES}
 
 
 class Served(NamedTuple):
-    """A rule for calls that use the kernel, because it is not slower than the factored form, host time included.
+    """A rule for calls that use the kernel, because it is not slower than products of PyTorch, host time included.
 
     Attributes:
         device: the device type.
@@ -65,7 +65,7 @@ def serves(matrix, a, b, dtype):
     for one in (matrix, a, b):
         if type(one) not in PLAIN or is_freed(one):
             return False
-    elements = matrix.numel() if _has_rows(matrix) else 0  # for others the factored form is slower at any size
+    elements = matrix.numel() if _has_rows(matrix) else 0  # others are copied at any size
     return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], elements)
 
 
@@ -99,7 +99,7 @@ def at_once(weight, a, b, scale):
 
 
 def norms(matrix, a, b, scale, budget, dtype, squared=False):
-    """The norms of the rows of matrix + scale * b @ a, or their squares; None if the factored form has to be used.
+    """The norms of the rows of matrix + scale * b @ a, or their squares; None if PyTorch's products have to be used.
 
     The kernel reads rows of contiguous elements. A matrix with other strides is copied: on a GPU if the budget holds it,
     on a CPU as many columns at a time as stay in its cache.

@@ -92,13 +92,17 @@ def is_mixed(a, b):
     Products of two 16-bit numbers are exact in float32, and a float32 number is the sum of three
     bfloat16 numbers.
     """
-    if not (a.is_cuda and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None):
+    if not _has_mixed_products(a):
         return False
     if a.dtype is torch.bfloat16:
         return b.dtype in (torch.bfloat16, torch.float32) and _has_bfloat16_units(a.device)
     # PyTorch gives no float32 result for float16 factors while allow_fp16_accumulation is on.
     return (a.dtype is torch.float16 and b.dtype is torch.float16
             and not getattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", False))
+
+
+def _has_mixed_products(tensor):
+    return tensor.is_cuda and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None
 
 
 @functools.lru_cache(maxsize=None)
@@ -123,6 +127,28 @@ def _bfloat16_parts(matrix):
     return (rest - middle).bfloat16(), middle, high
 
 
-# Peak bytes of mixed_product's temporaries per element of its result and of a float32 factor.
-MIXED_RESULT_BYTES = 12
-MIXED_FACTOR_BYTES = 14
+def terms(a, b, dtype):
+    """Factors of a @ b for `added`: of 16 bits where tensor cores multiply them as exactly as type dtype needs.
+
+    Two float32 matrices become the six products of their three bfloat16 parts that are not below the precision of
+    float32, side by side along the rank.
+    """
+    if dtype is not torch.float32 or (a.dtype is b.dtype and is_mixed(a, b)):
+        return (a, b) if dtype is torch.float32 else (a.to(dtype), b.to(dtype))
+    a, b = a.float(), b.float()
+    if not (_has_mixed_products(a) and _has_bfloat16_units(a.device)):
+        return a, b
+    return _split(a, b)
+
+
+def _split(a, b):
+    (low_a, middle_a, high_a), (low_b, middle_b, high_b) = map(_bfloat16_parts, (a, b))
+    return (torch.cat((low_a, high_a, middle_a, middle_a, high_a, high_a), 1),
+            torch.cat((high_b, low_b, middle_b, high_b, middle_b, high_b)))
+
+
+def added(total, a, b, factor):
+    """total + factor * a @ b for factors from `terms`, in the memory of `total` if they have its element type."""
+    if a.dtype is total.dtype:
+        return total.addmm_(a, b, alpha=factor)
+    return torch.addmm(total, a, b, out_dtype=total.dtype, alpha=factor)
