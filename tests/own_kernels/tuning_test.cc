@@ -48,6 +48,33 @@ TEST_F(OwnKernelTuningTest, FastestConfigRunsFromTheFirstCallOn) {
   EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
 }
 
+TEST_F(OwnKernelTuningTest, BestConfigThatFitsRunsWhereTheWinnerDoesNot) {
+  Json json = swiglu();
+  json["constraint"] = "n % VEC == 0 and (BLOCK < 512 or n >= 4000)";
+  behaviours()["swiglu<512, 4>"].time_ns = 1e5;
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  const auto explained = [](dorajit_engine* engine, const dorajit_operation* kernel,
+                            std::int64_t n) {
+    SwigluCall call(n);
+    const auto given = static_cast<double>(n);
+    dorajit_explanation found{};
+    found.struct_size = sizeof found;
+    EXPECT_EQ(dorajit_kernel_explain(engine, kernel, call.describe()->pointers, 3, &given, 1,
+                                     &found, nullptr),
+              DORAJIT_OK);
+    return std::format("{}, {}", found.config, found.source);
+  };
+  const auto* const kernel = create(json);
+  for (const std::string source : {"tuned", "user database"}) {
+    const auto engine = make_engine();
+    EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<512, 4>");
+    EXPECT_EQ(winner_of(engine.get(), kernel, 3600), "swiglu<128, 4>");
+    EXPECT_EQ(winner_of(engine.get(), kernel, 4000), "swiglu<512, 4>");
+    EXPECT_EQ(explained(engine.get(), kernel, 4096), "BLOCK=512-VEC=4, " + source);
+    EXPECT_EQ(explained(engine.get(), kernel, 3600), "BLOCK=128-VEC=4, " + source);
+  }
+}
+
 TEST_F(OwnKernelTuningTest, OnlyConfigRunsUntuned) {
   Json json = swiglu();
   json["parameters"] = {{"BLOCK", {128}}, {"VEC", {4}}};
