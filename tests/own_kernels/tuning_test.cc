@@ -140,6 +140,36 @@ TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {
   EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4096), "swiglu<128, 8>");
 }
 
+TEST_F(OwnKernelTuningTest, OutputThatIsNotWrittenWholeIsReported) {
+  for (const char* entry : {"swiglu<256, 1>", "swiglu<128, 4>"}) {
+    behaviours()[entry].time_ns = 1e5;
+    behaviours()[entry].leaves = 96;
+  }
+  Json json = swiglu();
+  json["name"] = "leaves_some";
+  set_variable("DORAJIT_LOG", "warning");
+  const auto engine = make_engine();
+  const bindings::LogCapture log;
+  SwigluCall call(4096);
+  EXPECT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_THAT(log.text(), HasSubstr("does not write all of its outputs"));
+  EXPECT_THAT(log.text(), HasSubstr("`out`: 96 of 4096 elements are left as they were"));
+}
+
+TEST_F(OwnKernelTuningTest, OutputThatIsReadBeforeItIsWrittenIsReported) {
+  behaviours()["swiglu<256, 1>"].adds_to_out = true;
+  Json json = swiglu();
+  json["name"] = "reads_out";
+  set_variable("DORAJIT_LOG", "warning");
+  const auto engine = make_engine();
+  const bindings::LogCapture log;
+  SwigluCall call(4096);
+  EXPECT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_THAT(log.text(), HasSubstr("reads an output before it writes it"));
+}
+
 TEST_F(OwnKernelTuningTest, CandidateThatCrashesItsCompilingProcessIsQuarantined) {
   set_variable("DORAJIT_WORKER", DORAJITD);
   set_variable("DORAJIT_TUNE_SECONDS", "20");
