@@ -18,6 +18,8 @@ using kernels::ElementType;
 constexpr std::string_view kTypesHeader = "dorajit/types.cuh";
 constexpr std::string_view kEmbeddedTypes = "cuda/own_types.cuh";
 
+constexpr std::string_view kArchitecture = "--gpu-architecture=";
+
 // Options that name files would make code depend on what no hash covers.
 constexpr std::string_view kOptions[] = {
     "--std=",
@@ -47,7 +49,17 @@ constexpr std::string_view kOptions[] = {
     "-device-int128",
     "--disable-warnings",
     "-w",
+    kArchitecture,
 };
+
+// "sm_90a"
+bool is_architecture(std::string_view text) {
+  if (!text.starts_with("sm_")) return false;
+  text.remove_prefix(3);
+  if (text.ends_with('a') || text.ends_with('f')) text.remove_suffix(1);
+  return !text.empty() && text.size() <= 3 &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -296,6 +308,9 @@ Status check_program(const Description& description) {
         !option.contains('\0') && std::ranges::any_of(kOptions, [&](std::string_view known) {
           const bool takes_more = known.ends_with('=') || known == "-D" || known == "-U";
           // A bare -D would take the next option for its name.
+          if (known == kArchitecture && option.starts_with(known)) {
+            return is_architecture(std::string_view(option).substr(known.size()));
+          }
           return takes_more ? option.size() > known.size() && option.starts_with(known)
                             : option == known;
         });

@@ -242,6 +242,24 @@ TEST_F(OwnKernelCompileTest, ToolkitsTypesOf16BitsAreServed) {
   }
 }
 
+TEST_F(OwnKernelCompileTest, TargetMayBeSpecificToAnArchitecture) {
+  Json json = swiglu();
+  json["source"] =
+      "template <int, int> __global__ void swiglu(const T*, const T*, T*, long long) {\n"
+      "  asm volatile(\"wgmma.fence.sync.aligned;\");\n}\n";
+  EXPECT_FALSE(compile(json));
+  json["options"] = {"--gpu-architecture=sm_90a", "--gpu-architecture=sm_100a"};
+  const auto artifact = compile(json);
+  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  CompileRequest other = request(json, ElementType::kFloat32, "BLOCK=256-VEC=4");
+  other.target = compile::cuda_target(8, 0);
+  const auto refused = compiler_->compile(other);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, StatusCode::kUnsupported);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("has no --gpu-architecture= for sm_80 among its options"));
+}
+
 TEST_F(OwnKernelCompileTest, NoErrorOfASourceIsOfTheComparison) {
   for (const std::string& head : {"template <int, int>", "extern \"C\""}) {
     Json json = swiglu();

@@ -233,6 +233,8 @@ TEST(MakeKernelTest, RefusalNamesTheFieldAndWhatIsWrong) {
       {"tolerance", [](Json& j) { j["tolerance"] = -1; }, "\"tolerance\" is no number from 0 to 1"},
       {"include path", [](Json& j) { j["options"] = {"-I/etc"}; },
        "\"-I/etc\", which is not served"},
+      {"odd target", [](Json& j) { j["options"] = {"--gpu-architecture=compute_90"}; },
+       "which is not served"},
       {"bare -D", [](Json& j) { j["options"] = {"-D", "-I/etc"}; }, "\"-D\", which is not served"},
       {"bare --std=", [](Json& j) { j["options"] = {"--std="}; }, "which is not served"},
       {"ptxas file", [](Json& j) { j["options"] = {"--ptxas-options=--options-file=x"}; },
