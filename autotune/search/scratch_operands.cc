@@ -201,6 +201,8 @@ kernels::LaunchArguments ScratchOperands::arguments(std::int64_t set) const {
   arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
   std::array<double, kernels::kMaxCallScalars> scalars{};
   scalars.fill(0.5);
+  std::ranges::transform(variant_.operation->scalar_values, scalars.begin(),
+                         &kernels::Operation::ScalarValues::tuned);
   const auto& dimensions = variant_.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].scalar < 0) continue;

@@ -55,7 +55,8 @@ class ScratchOperands {
   static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
                                       const ScratchShape& shape);
 
-  // The arguments of a launch on one set. A scalar is the size that it defines, or else 0.5.
+  // The arguments of a launch on one set. A scalar is the size that it defines, or else
+  // what the operation has for tuning.
   [[nodiscard]] kernels::LaunchArguments arguments(std::int64_t set) const;
 
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }

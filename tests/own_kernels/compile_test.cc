@@ -1,7 +1,6 @@
 // Own kernels through the real NVRTC, which needs no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "own_kernels/kernel.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "tests/own_kernels/descriptions.h"
+#include "tests/own_kernels/nvrtc_here.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -30,12 +30,9 @@ using tests::swiglu;
 class OwnKernelCompileTest : public testing::Test {
  protected:
   void SetUp() override {
-    const char* hint = getenv("DORAJIT_NVRTC");
-    compiler_ = std::make_unique<compile::NvrtcCompiler>(hint != nullptr ? hint : "", nullptr,
-                                                         compile::kCompileTimeLimit, DORAJITD);
-    if (const auto identity = compiler_->identity(); !identity) {
-      GTEST_SKIP() << "no NVRTC here: " << identity.error().message;
-    }
+    auto compiler = tests::nvrtc_here();
+    if (!compiler) GTEST_SKIP() << "no NVRTC here: " << compiler.error().message;
+    compiler_ = *std::move(compiler);
   }
 
   static CompileRequest request(const Json& json, ElementType type, const char* config) {
