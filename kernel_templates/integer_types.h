@@ -22,6 +22,9 @@ inline constexpr ElementType kInt32{7};
 inline constexpr ElementType kInt64{8};
 inline constexpr ElementType kUint8{9};
 inline constexpr ElementType kBool{10};
+inline constexpr ElementType kUint16{11};
+inline constexpr ElementType kUint32{12};
+inline constexpr ElementType kUint64{13};
 
 struct IntegerType {
   ElementType type;
@@ -29,7 +32,7 @@ struct IntegerType {
   std::string_view name;  // as frameworks call it
   std::string_view cuda;  // in CUDA C++
   int bytes;
-  std::int64_t most;  // the largest value
+  std::int64_t most;  // the largest value that 64 signed bits hold, too
 };
 
 // By number, from the first one after kAbsent.
@@ -40,6 +43,9 @@ inline constexpr IntegerType kIntegerTypes[] = {
     {kInt64, "i64", "int64", "long long", 8, std::numeric_limits<std::int64_t>::max()},
     {kUint8, "u8", "uint8", "unsigned char", 1, std::numeric_limits<std::uint8_t>::max()},
     {kBool, "bool", "bool", "bool", 1, 1},
+    {kUint16, "u16", "uint16", "unsigned short", 2, std::numeric_limits<std::uint16_t>::max()},
+    {kUint32, "u32", "uint32", "unsigned", 4, std::numeric_limits<std::uint32_t>::max()},
+    {kUint64, "u64", "uint64", "unsigned long long", 8, std::numeric_limits<std::int64_t>::max()},
 };
 
 // Null for a type that is none of them.
@@ -52,7 +58,7 @@ constexpr const IntegerType* as_integer(ElementType type) {
 // The bytes of an element of any type; size_in_bytes() does not know integers. A look-up, because
 // each call computes several sizes.
 inline constexpr auto kElementSizes = [] {
-  std::array<std::int8_t, static_cast<int>(kBool) + 1> sizes{};
+  std::array<std::int8_t, static_cast<int>(kUint64) + 1> sizes{};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto type = static_cast<ElementType>(i);
     const IntegerType* const integer = as_integer(type);

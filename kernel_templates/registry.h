@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +31,7 @@ enum class Keying {
   kExact,
   kBucketed,  // rounded up to a power of two
   kDerived,   // not in the key: it follows from the other sizes and the variant
+  kConstant,  // not in the key: it is always `most`
 };
 
 // The size of a model's layer that a dimension takes, from which a model's problems are derived.
@@ -166,10 +168,25 @@ struct Operation {
   bool mixes_all_types = false;
   // Distinguishes operations with the same name. Texts contain both: "swiglu@3fa9c2d1e0b7".
   std::string_view version{};
+  // By scalar: the values that calls may have, and the one that tuning passes unless it is a size.
+  // Empty: any number, and 0.5.
+  struct ScalarValues {
+    double least = -std::numeric_limits<double>::infinity();
+    double most = std::numeric_limits<double>::infinity();
+    bool is_integer = false;
+    double tuned = 0.5;
+  };
+  std::span<const ScalarValues> scalar_values{};
   // The hash of the sources of its kernels; empty: they are embedded sources.
   std::string_view sources{};
   // Text from which another process can create the operation; empty: it is in the table.
   std::string_view description{};
+  // Texts that the description names by their hashes.
+  struct Attachment {
+    std::string_view key;
+    std::string_view text;
+  };
+  std::span<const Attachment> attachments{};
 
   // The sums are the last operands, and are computed together.
   [[nodiscard]] constexpr bool is_sum(std::size_t operand) const {

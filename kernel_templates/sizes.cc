@@ -15,6 +15,7 @@ constexpr std::int64_t kMaxChannels = 256;
 Sizes with_derived(const Variant& variant, Sizes sizes) {
   const auto& dimensions = variant.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying == Keying::kConstant) sizes[i] = dimensions[i].most;
     if (dimensions[i].keying != Keying::kDerived) continue;
     if (variant.broadcast == Broadcast::kPerColumn) {
       sizes[i] = sizes[static_cast<std::size_t>(dimensions[i].columns)];
@@ -54,7 +55,7 @@ std::int64_t workspace_bytes(const Variant& variant, const Sizes& sizes) {
 std::string to_text(const Operation& operation, const Sizes& sizes) {
   std::string text;
   for (std::size_t i = 0; i < operation.dimensions.size(); ++i) {
-    if (operation.dimensions[i].keying == Keying::kDerived) continue;
+    if (operation.dimensions[i].keying >= Keying::kDerived) continue;
     if (!text.empty()) text += " x ";
     text += std::format("{} {}", sizes[i], operation.dimensions[i].name);
   }

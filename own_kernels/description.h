@@ -11,21 +11,10 @@
 
 #include "kernel_templates/element_type.h"
 #include "kernel_templates/program.h"
+#include "own_kernels/argument.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::own_kernels {
-
-struct Argument {
-  enum class Kind { kIn, kOut, kInOut, kInt32, kInt64, kFloat32, kFloat64 };
-
-  std::string name;
-  Kind kind;
-  std::string type{};                // of a tensor's elements: "float32", or one of `types`
-  std::vector<std::string> shape{};  // of a tensor: the names of its dimensions
-
-  [[nodiscard]] bool is_tensor() const { return kind <= Kind::kInOut; }
-  [[nodiscard]] bool is_integer() const { return kind == Kind::kInt32 || kind == Kind::kInt64; }
-};
 
 struct TypeChoice {
   std::string name;
@@ -44,6 +33,13 @@ struct KeyEntry {
   bool is_bucketed;
 };
 
+// A file that the source includes from a folder.
+struct IncludedFile {
+  std::string name;  // in the #include
+  std::string hash;  // of the text
+  std::string text;
+};
+
 struct Description {
   static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // of its JSON
   static constexpr std::size_t kMaxConfigs = 4096;
@@ -51,6 +47,11 @@ struct Description {
   std::string name;
   kernels::SourceFile source;  // the name stands in the compiler's messages
   std::vector<kernels::SourceFile> headers;
+  // Folders, of which "cuda" is the toolkit's. What is included of them stands in `included`, which
+  // takes their place in to_json(), there without its texts.
+  std::vector<std::string> include;
+  std::vector<IncludedFile> included;
+  bool has_native_halves = false;  // 16-bit types are CUDA's, __half and __nv_bfloat16
   std::vector<std::string> options;
   std::string entry;
   std::vector<Argument> arguments;
@@ -72,10 +73,5 @@ Result<Description> parse_description(std::string_view json);
 
 // The same for the same description, however its JSON was written.
 std::string to_json(const Description& description);
-
-// "float32" and so on, as frameworks call them.
-std::string_view type_name(kernels::ElementType type);
-std::optional<kernels::ElementType> parse_type_name(std::string_view name);
-std::string type_names();  // "float32, bfloat16, ..."
 
 }  // namespace dorajit::own_kernels

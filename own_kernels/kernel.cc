@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "own_kernels/included_files.h"
 #include "own_kernels/operation_builder.h"
 #include "runtime/base/kept_description.h"
 
@@ -37,14 +38,16 @@ std::shared_ptr<ArtifactStore>& kept_kernels() {
 const kernels::Operation* find_kept(std::string_view full_name) {
   const auto description = find_description(*kept_kernels(), full_name);
   if (!description) return nullptr;
-  const auto made = make_kernel(*description);
+  const auto made = make_kernel(*description, kept_kernels().get());
   return made && kernels::full_name(**made) == full_name ? *made : nullptr;
 }
 
 }  // namespace
 
-Result<const kernels::Operation*> make_kernel(std::string_view json) {
+Result<const kernels::Operation*> make_kernel(std::string_view json, ArtifactStore* kept_in) {
   DORAJIT_ASSIGN(Description description, parse_description(json));
+  DORAJIT_TRY(description.included.empty() ? read_included_files(description)
+                                           : find_included_files(description, kept_in));
   DORAJIT_ASSIGN(std::unique_ptr<OwnOperation> own, build_operation(std::move(description)));
   own->select_template = select;
   own->why_unsupported = why_unsupported;

@@ -12,11 +12,13 @@
 namespace dorajit::own_kernels {
 
 // The operation of a description (docs/own_kernel_format.md), which any engine of the process
-// serves from now on, and which is never dropped. The same for the same description. Compiles
-// nothing. May be called from any thread.
+// serves from now on, and which is never dropped. The same for the same description and the same
+// included files, which it reads. Compiles nothing. May be called from any thread. `kept_in`: where
+// the files of a description are that was kept (runtime/base/kept_description.h).
 //
 // kInvalidArgument, by the field, for what a description may not be: see the format.
-Result<const kernels::Operation*> make_kernel(std::string_view json);
+Result<const kernels::Operation*> make_kernel(std::string_view json,
+                                              ArtifactStore* kept_in = nullptr);
 
 // The variant whose tensors have that element type where the description leaves a choice, and else
 // the one that it names. Nothing where the type is no choice; for operations of make_kernel()

@@ -104,7 +104,7 @@ class OperationBuilder {
         }
         continue;
       }
-      if (argument.is_integer()) {
+      if (argument.is_size()) {
         if (index_of(argument.name) < 0) own_->names.push_back(argument.name);
         scalars_of_.emplace_back(argument.name, scalar);
       }
@@ -119,10 +119,10 @@ class OperationBuilder {
 
   Status add_dimension(const Argument& argument, const std::string& dimension) {
     const bool is_integer = std::ranges::any_of(description().arguments, [&](const Argument& one) {
-      return one.is_integer() && one.name == dimension;
+      return one.is_size() && one.name == dimension;
     });
     if (index_of(dimension) >= 0) return {};
-    if (!is_integer) {
+    if (!is_integer && !constant_of(dimension)) {
       DORAJIT_TRY(add_name(std::format("a dimension of `{}`", argument.name), dimension));
     }
     own_->names.push_back(dimension);
@@ -131,17 +131,23 @@ class OperationBuilder {
 
   Status read_key() {
     for (const std::string& name : own_->names) {
+      const auto constant = constant_of(name);
       own_->all_dimensions.push_back(
-          {.name = name, .keying = kernels::Keying::kExact, .mark = kernels::Mark(name)});
+          {.name = name,
+           .keying = constant ? kernels::Keying::kConstant : kernels::Keying::kExact,
+           .mark = constant ? kernels::Mark() : kernels::Mark(name),
+           .most = constant.value_or(0)});
     }
     for (const auto& [name, scalar] : scalars_of_) {
       kernels::Dimension& given = own_->all_dimensions[static_cast<std::size_t>(index_of(name))];
       given.scalar = scalar;
       const auto argument = std::ranges::find(description().arguments, name, &Argument::name);
-      if (argument->kind == Argument::Kind::kInt32) given.most = (std::int64_t{1} << 31) - 1;
+      const double most = range_of(*argument->integer()).second;
+      if (most < 0x1p53 - 1) given.most = static_cast<std::int64_t>(most);
     }
     if (!description().key) return {};
     std::vector<std::string> missing = own_->names;
+    std::erase_if(missing, constant_of);
     for (const auto& [name, is_bucketed] : *description().key) {
       const int index = index_of(name);
       if (index < 0) {
@@ -179,19 +185,26 @@ class OperationBuilder {
     own_->shape_texts.reserve(tensors.size());
     for (const Argument* tensor : tensors) DORAJIT_TRY(make_operand(*tensor));
     std::size_t operand = 0;
-    std::size_t scalar = 0;
     for (const Argument& argument : description().arguments) {
-      const std::size_t index = argument.is_tensor() ? operand
-                                : argument.is_integer()
-                                    ? static_cast<std::size_t>(index_of(argument.name))
-                                    : scalar;
-      own_->sources_of_parameters.push_back({.kind = argument.kind, .index = index});
+      using From = OwnOperation::Source::Kind;
       if (argument.is_tensor()) {
-        ++operand;
-      } else {
-        own_->all_scalars.push_back(argument.name);
-        ++scalar;
+        own_->sources_of_parameters.push_back({.kind = From::kOperand, .index = operand++});
+        continue;
       }
+      const kernels::IntegerType* const integer = argument.integer();
+      const auto [least, most] =
+          integer != nullptr ? range_of(*integer) : std::pair<double, double>();
+      own_->sources_of_parameters.push_back(
+          {.kind = argument.is_size() ? From::kSize : From::kScalar,
+           .index = argument.is_size() ? static_cast<std::size_t>(index_of(argument.name))
+                                       : own_->all_scalars.size(),
+           .type = *parse_type_name(argument.type)});
+      // A size has limits of its own.
+      own_->values_of_scalars.push_back({.least = least,
+                                         .most = most,
+                                         .is_integer = integer != nullptr && !argument.is_size(),
+                                         .tuned = argument.tuned.value_or(0.5)});
+      own_->all_scalars.push_back(argument.name);
     }
     for (const TypeChoice& choice : description().types) {
       if (std::ranges::none_of(
@@ -340,6 +353,7 @@ class OperationBuilder {
     constexpr std::size_t kVersionDigits = 12;
     own.name = own.given.name;
     own.scalars = own.all_scalars;
+    own.scalar_values = own.values_of_scalars;
     own.version = std::string_view(own.hash).substr(0, kVersionDigits);
     for (const std::string_view one : own.scalars) own.scalar_names.push_back(one.data());
     own.documentation = "a kernel of the user's own";
@@ -351,6 +365,10 @@ class OperationBuilder {
     own.mixes_all_types = true;
     own.sources = own.hash;
     own.description = own.json;
+    for (const IncludedFile& file : own.given.included) {
+      own.all_attachments.push_back({.key = file.hash, .text = file.text});
+    }
+    own.attachments = own.all_attachments;
   }
 
   std::unique_ptr<OwnOperation> own_;

@@ -20,13 +20,15 @@ namespace dorajit::own_kernels {
 struct OwnOperation : kernels::Operation {
   // Where a parameter of the CUDA kernel comes from.
   struct Source {
-    Argument::Kind kind;
-    std::size_t index;  // of an operand, of a size, or of a scalar that is no integer
+    enum class Kind { kOperand, kSize, kScalar } kind;
+    std::size_t index;            // of that kind
+    kernels::ElementType type{};  // of the parameter that is no operand
   };
 
   Description given;
   std::string json;  // as to_json() has it
   std::string hash;  // of that and of what is compiled with it
+  std::vector<kernels::Operation::Attachment> all_attachments;
 
   // Of expressions: those of the sizes, then those of the parameters.
   std::vector<std::string> names;
@@ -38,6 +40,7 @@ struct OwnOperation : kernels::Operation {
   std::vector<kernels::Dimension> all_dimensions;
   std::vector<kernels::Operand> all_operands;
   std::vector<std::string_view> all_scalars;
+  std::vector<ScalarValues> values_of_scalars;
   std::vector<const char*> scalar_names;  // the same
   std::vector<std::vector<int>> leading;  // dimensions of operands, by operand
   std::vector<std::string> shape_texts;   // by operand

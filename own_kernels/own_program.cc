@@ -8,6 +8,7 @@
 
 #include "kernel_templates/embedded_sources.h"
 #include "kernel_templates/integer_types.h"
+#include "own_kernels/included_files.h"
 #include "own_kernels/own_operation.h"
 
 namespace dorajit::own_kernels {
@@ -17,6 +18,8 @@ using kernels::ElementType;
 
 constexpr std::string_view kTypesHeader = "dorajit/types.cuh";
 constexpr std::string_view kEmbeddedTypes = "cuda/own_types.cuh";
+
+constexpr std::string_view kArchitecture = "--gpu-architecture=";
 
 // Options that name files would make code depend on what no hash covers.
 constexpr std::string_view kOptions[] = {
@@ -47,7 +50,17 @@ constexpr std::string_view kOptions[] = {
     "-device-int128",
     "--disable-warnings",
     "-w",
+    kArchitecture,
 };
+
+// "sm_90a"
+bool is_architecture(std::string_view text) {
+  if (!text.starts_with("sm_")) return false;
+  text.remove_prefix(3);
+  if (text.ends_with('a') || text.ends_with('f')) text.remove_suffix(1);
+  return !text.empty() && text.size() <= 3 &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -99,13 +112,14 @@ std::string kernels_of(std::string_view source) {
   return names;
 }
 
-std::string_view cuda_name(ElementType type) {
+std::string_view cuda_name(const OwnOperation& own, ElementType type) {
+  const bool is_native = own.given.has_native_halves;
   if (const auto* const integer = kernels::as_integer(type)) return integer->cuda;
   switch (type) {
     case ElementType::kBfloat16:
-      return "dorajit::bfloat16";
+      return is_native ? "__nv_bfloat16" : "dorajit::bfloat16";
     case ElementType::kFloat16:
-      return "dorajit::float16";
+      return is_native ? "__half" : "dorajit::float16";
     case ElementType::kFloat64:
       return "double";
     default:
@@ -142,25 +156,20 @@ constexpr std::string_view kOneOf =
 std::vector<std::string> types_of_parameter(const OwnOperation& own,
                                             const kernels::Variant& variant,
                                             const Argument& argument) {
-  switch (argument.kind) {
-    case Argument::Kind::kInt32:
-      return {"int", "unsigned"};
-    case Argument::Kind::kInt64:
-      return {"long long", "long", "unsigned long long", "unsigned long"};
-    case Argument::Kind::kFloat32:
-      return {"float"};
-    case Argument::Kind::kFloat64:
-      return {"double"};
-    default:
-      break;
-  }
   const ElementType element =
       parse_type_name(argument.type).value_or(type_of(own, variant, argument.type));
-  std::vector<std::string_view> names = {cuda_name(element)};
+  std::vector<std::string_view> names = {cuda_name(own, element)};
   if (element == ElementType::kBfloat16) names.emplace_back("struct __nv_bfloat16");
   if (element == ElementType::kFloat16) names.emplace_back("struct __half");
   if (names.front() == "long long") names.emplace_back("long");
+  if (names.front() == "unsigned long long") names.emplace_back("unsigned long");
   if (names.front() == "signed char") names.emplace_back("char");
+  // A size is never negative.
+  if (argument.is_size() && names.front() == "int") names.emplace_back("unsigned");
+  if (argument.is_size() && names.front() == "long long") {
+    names.insert(names.end(), {"unsigned long long", "unsigned long"});
+  }
+  if (!argument.is_tensor()) return {names.begin(), names.end()};
   const std::string_view access = argument.kind == Argument::Kind::kIn ? "const " : "";
   std::vector<std::string> types;
   for (const std::string_view name : names) {
@@ -211,10 +220,13 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
   const Description& description = own.given;
   const std::string_view arguments = arguments_of_entry(description.entry);
   std::string prelude = std::format("#include \"{}\"\n", kTypesHeader);
+  for (const std::string_view header : headers_of_types(description)) {
+    prelude += std::format("#include <{}>\n", header);
+  }
   for (const TypeChoice& choice : description.types) {
     if (has_word(arguments, choice.name)) continue;
-    prelude +=
-        std::format("using {} = {};\n", choice.name, cuda_name(type_of(own, variant, choice.name)));
+    prelude += std::format("using {} = {};\n", choice.name,
+                           cuda_name(own, type_of(own, variant, choice.name)));
   }
   for (const kernels::Tunable& tunable : config.tunables()) {
     if (has_word(arguments, tunable.mark.text())) continue;
@@ -232,7 +244,7 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
       if (tunable.mark.text() == word) return void(entry += std::to_string(tunable.value));
     }
     const bool is_type = std::ranges::contains(description.types, word, &TypeChoice::name);
-    entry += is_type ? cuda_name(type_of(own, variant, word)) : word;
+    entry += is_type ? cuda_name(own, type_of(own, variant, word)) : word;
   });
   entry += arguments.substr(done);
 
@@ -246,6 +258,9 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
       .entry = std::move(entry)};
   const kernels::EmbeddedFile* const types = kernels::find_embedded(kEmbeddedTypes);
   program.headers.push_back({std::string(kTypesHeader), std::string(types->text)});
+  for (const IncludedFile& file : description.included) {
+    program.headers.push_back({file.name, file.text});
+  }
   const auto is_standard = [](std::string_view option) {
     return option.starts_with("--std=") || option.starts_with("-std=");
   };
@@ -286,7 +301,8 @@ Status check_program(const Description& description) {
   }
   if (everything.contains('\0')) return refuse("\"source\" or a header has a zero byte");
   const std::string_view wanted = name_of_entry(entry);
-  if (!has_word(everything, wanted)) {
+  const auto is_included = [&](const IncludedFile& file) { return has_word(file.text, wanted); };
+  if (!has_word(everything, wanted) && std::ranges::none_of(description.included, is_included)) {
     const std::string there = kernels_of(everything);
     return refuse(std::format("the source has no kernel `{}`; it has {}", wanted,
                               there.empty() ? "none that is declared __global__" : there));
@@ -296,6 +312,9 @@ Status check_program(const Description& description) {
         !option.contains('\0') && std::ranges::any_of(kOptions, [&](std::string_view known) {
           const bool takes_more = known.ends_with('=') || known == "-D" || known == "-U";
           // A bare -D would take the next option for its name.
+          if (known == kArchitecture && option.starts_with(known)) {
+            return is_architecture(std::string_view(option).substr(known.size()));
+          }
           return takes_more ? option.size() > known.size() && option.starts_with(known)
                             : option == known;
         });

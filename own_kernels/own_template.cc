@@ -168,28 +168,24 @@ void put_parameters(const Variant& variant, const LaunchArguments& arguments,
                     KernelParameters& parameters) {
   const auto& sources = OwnOperation::of(variant).sources_of_parameters;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const auto [kind, index] = sources[i];
+    const auto [kind, index, type] = sources[i];
     void* const converted = &parameters.values[i];
     parameters.addresses[i] = converted;
-    switch (kind) {
-      case Argument::Kind::kInt32: {
-        const auto number = static_cast<std::int32_t>(arguments.all_sizes[index]);
-        std::memcpy(converted, &number, sizeof number);
-        break;
-      }
-      case Argument::Kind::kInt64:
-        std::memcpy(converted, &arguments.all_sizes[index], sizeof(std::int64_t));
-        break;
-      case Argument::Kind::kFloat32: {
-        const auto number = static_cast<float>(arguments.all_scalars[index]);
-        std::memcpy(converted, &number, sizeof number);
-        break;
-      }
-      case Argument::Kind::kFloat64:
-        std::memcpy(converted, &arguments.all_scalars[index], sizeof(double));
-        break;
-      default:
-        std::memcpy(converted, &arguments.operands[index].data, sizeof(void*));
+    const auto put_integer = [&](std::int64_t number) {
+      // Its low bytes, on every host of an NVIDIA GPU.
+      std::memcpy(converted, &number, sizeof number);
+    };
+    if (kind == OwnOperation::Source::Kind::kOperand) {
+      std::memcpy(converted, &arguments.operands[index].data, sizeof(void*));
+    } else if (kind == OwnOperation::Source::Kind::kSize) {
+      put_integer(arguments.all_sizes[index]);
+    } else if (type == kernels::ElementType::kFloat32) {
+      const auto number = static_cast<float>(arguments.all_scalars[index]);
+      std::memcpy(converted, &number, sizeof number);
+    } else if (type == kernels::ElementType::kFloat64) {
+      std::memcpy(converted, &arguments.all_scalars[index], sizeof(double));
+    } else {
+      put_integer(static_cast<std::int64_t>(arguments.all_scalars[index]));
     }
   }
 }

@@ -79,30 +79,16 @@ Result<launch::ReadyKernel> ready_kernel(launch::KernelCache& kernels, const Pro
   return kernels.get(device, problem.variant, config);
 }
 
-struct Launchable {
-  const device::LoadedKernel& kernel;
-  const kernels::Config& config;
-};
-
-// The config and kernel of a plan that run a call with these sizes.
-Result<Launchable> launchable_of(const LaunchPlan& plan, const kernels::Variant& variant,
-                                 const kernels::Sizes& sizes) {
-  const kernels::Template& used = kernels::template_of(variant);
-  const kernels::SpaceTraits& traits = plan.device->info().traits;
-  const Launchable chosen{.kernel = *plan.kernel, .config = plan.answer.config};
-  if (!used.fits_by_call ||
-      used.why_config_does_not_fit(variant, traits, sizes, chosen.config).empty()) {
-    return chosen;
-  }
-  const std::string why =
-      used.why_config_does_not_fit(variant, traits, sizes, plan.standard_config);
-  if (why.empty()) {
-    return Launchable{.kernel = *plan.standard_kernel, .config = plan.standard_config};
-  }
-  return fail(StatusCode::kInvalidArgument,
-              std::format("{}: {} cannot be computed: with the default config {}, {}",
-                          variant.operation->name, kernels::to_text(*variant.operation, sizes),
-                          to_text(plan.standard_config), why));
+Error does_not_fit(const LaunchPlan& plan, const kernels::Sizes& sizes) {
+  const kernels::Variant& variant = plan.problem.variant;
+  const launch::PlanChoice& standard = plan.choices.back();
+  return {.code = StatusCode::kInvalidArgument,
+          .message = std::format("{}: {} cannot be computed: with the default config {}, {}",
+                                 variant.operation->name,
+                                 kernels::to_text(*variant.operation, sizes), standard.text,
+                                 kernels::template_of(variant).why_config_does_not_fit(
+                                     variant, plan.device->info().traits, sizes, standard.config)),
+          .log = {}};
 }
 
 bool differs(const launch::ConfigAnswer& one, const launch::ConfigAnswer& other) {
@@ -159,8 +145,8 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
   if (!settings_.trust_device_pointers) DORAJIT_TRY(check_pointers(call, checked, *device));
   DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, *device, stream));
   const kernels::LaunchArguments arguments = make_arguments(call, sizes);
-  DORAJIT_ASSIGN(const Launchable what, launchable_of(*plan, variant, sizes));
-  DORAJIT_TRY(device->launch(what.kernel, what.config, arguments, stream));
+  DORAJIT_ASSIGN(const launch::PlanChoice* choice, fitting_choice(*plan, sizes, stream));
+  DORAJIT_TRY(device->launch(*choice->kernel, choice->config, arguments, stream));
   statistics_->launches.fetch_add(1, std::memory_order_relaxed);
   if (plan->answer.launches) plan->answer.launches->fetch_add(1, std::memory_order_relaxed);
   return {};
@@ -208,28 +194,61 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
     DORAJIT_TRY(ready);
   }
   answer.config = ready->config;
-  std::optional<launch::ReadyKernel> standard;
+  std::vector<launch::PlanChoice> choices = {{.config = answer.config,
+                                              .text = to_text(answer.config),
+                                              .origin = answer.origin,
+                                              .kernel = ready->kernel}};
   if (kernels::template_of(problem.variant).fits_by_call) {
-    DORAJIT_ASSIGN(standard, kernels_.get(device, problem.variant,
-                                          kernels::default_config(
-                                              problem.variant, device.info().traits,
-                                              problem.vector_width, problem.largest_sizes())));
+    for (const kernels::Config& config : answer.runners_up) {
+      choices.push_back({.config = config, .text = to_text(config), .origin = answer.origin});
+    }
+    const kernels::Config standard = kernels::default_config(
+        problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes());
+    DORAJIT_ASSIGN(const auto last, kernels_.get(device, problem.variant, standard));
+    choices.push_back({.config = standard, .text = to_text(standard), .kernel = last.kernel});
   }
   const bool is_renewed = present != nullptr && differs(present->answer, answer);
   const std::int64_t renewals = present != nullptr ? present->renewals : 0;
-  const LaunchPlan* const made =
-      plans_.insert({.key = key,
-                     .problem = problem,
-                     .device = &device,
-                     .kernel = ready->kernel,
-                     .answer = answer,
-                     .standard_config = standard ? standard->config : kernels::Config{},
-                     .standard_kernel = standard ? standard->kernel : nullptr,
-                     .problem_text = to_text(problem),
-                     .config_text = to_text(answer.config),
-                     .renewals = renewals + (is_renewed ? 1 : 0)});
+  const LaunchPlan* const made = plans_.insert({.key = key,
+                                                .problem = problem,
+                                                .device = &device,
+                                                .answer = answer,
+                                                .choices = std::move(choices),
+                                                .problem_text = to_text(problem),
+                                                .renewals = renewals + (is_renewed ? 1 : 0)});
   if (is_renewed) statistics_->renewed_plans.fetch_add(1, std::memory_order_relaxed);
   return made;
+}
+
+Result<const launch::PlanChoice*> Engine::fitting_choice(const LaunchPlan& plan,
+                                                         const kernels::Sizes& sizes,
+                                                         device::Stream stream) {
+  std::size_t at = plan.fitting(sizes);
+  if (at == plan.choices.size()) return std::unexpected(does_not_fit(plan, sizes));
+  if (plan.choices[at].kernel != nullptr) return &plan.choices[at];
+  const ForkGuard work(Work::kPreparing);
+  if (plan.device->is_capturing(stream)) {
+    at = plan.fitting(sizes, /*is_loaded=*/true);
+    if (at < plan.choices.size()) return &plan.choices[at];
+    return fail(
+        StatusCode::kCaptureUnsafe,
+        std::format("no kernel is loaded for {} of {}; warm it up with these tensors "
+                    "before the capture",
+                    kernels::to_text(*plan.problem.variant.operation, sizes), plan.problem_text));
+  }
+  const auto turn = making_.take_turn(plan.key);
+  LaunchPlan loaded = *plans_.find(plan.key);  // another thread may have replaced it
+  auto& choices = loaded.choices;
+  while ((at = loaded.fitting(sizes)) < choices.size() && choices[at].kernel == nullptr) {
+    auto ready = ready_kernel(kernels_, loaded.problem, *loaded.device, choices[at].config);
+    if (ready) {
+      choices[at].kernel = ready->kernel;
+    } else {
+      choices.erase(choices.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+  }
+  if (at == choices.size()) return std::unexpected(does_not_fit(loaded, sizes));
+  return &plans_.insert(std::move(loaded))->choices[at];
 }
 
 void Engine::renew_plan(const Problem& problem, device::Device& device) {
@@ -242,14 +261,22 @@ Status Engine::warm_up(const launch::Call& call) {
   const auto& [variant, sizes, writes_nothing] = checked;
   if (writes_nothing) return {};
   const Problem problem = launch::make_problem(variant, sizes, call.operands);
-  DORAJIT_TRY(prepare(problem, call.operands.front().device));
+  const DeviceId& id = call.operands.front().device;
+  DORAJIT_TRY(prepare(problem, id));
+  const LaunchPlan& plan = *plans_.find(launch::make_plan_key(problem, id));
+  DORAJIT_TRY(fitting_choice(plan, sizes, plan.device->own_stream()));
   return {};
 }
 
-Result<const LaunchPlan*> Engine::find_ready(const launch::Call& call) const {
+Result<Engine::ReadyPlan> Engine::find_ready(const launch::Call& call) const {
   DORAJIT_ASSIGN(const launch::CheckedCall checked, launch::check_shapes(call));
   const Problem problem = launch::make_problem(checked.variant, checked.sizes, call.operands);
-  return plans_.find(launch::make_plan_key(problem, call.operands.front().device));
+  const LaunchPlan* const plan =
+      plans_.find(launch::make_plan_key(problem, call.operands.front().device));
+  if (plan == nullptr) return ReadyPlan{};
+  const std::size_t at = plan->fitting(checked.sizes);
+  if (at == plan->choices.size()) return std::unexpected(does_not_fit(*plan, checked.sizes));
+  return ReadyPlan{.plan = plan, .choice = &plan->choices[at]};
 }
 
 const LaunchPlan* Engine::plan(std::size_t number) const {

@@ -41,9 +41,14 @@ class Engine {
   // launch path.
   Status warm_up(const launch::Call& call);
 
-  // The plan that run() currently launches for operands of these shapes, strides, element types and
-  // alignments; null until a call or a warm-up has made it. Does not wait.
-  [[nodiscard]] Result<const launch::LaunchPlan*> find_ready(const launch::Call& call) const;
+  // What run() currently launches for operands of these shapes, strides, element types and
+  // alignments; null until a call or a warm-up has made it. Does not wait. kInvalidArgument for
+  // sizes that no config of the plan fits.
+  struct ReadyPlan {
+    const launch::LaunchPlan* plan = nullptr;
+    const launch::PlanChoice* choice = nullptr;
+  };
+  [[nodiscard]] Result<ReadyPlan> find_ready(const launch::Call& call) const;
 
   // The plan that run() currently launches for a problem by number. Problems are numbered from 0 in
   // the order in which they were prepared, separately for each device; null beyond the last.
@@ -72,6 +77,11 @@ class Engine {
   Result<const launch::LaunchPlan*> make_plan(const launch::PlanKey& key,
                                               const launch::Problem& problem,
                                               device::Device& device, bool replace = false);
+  // The plan's best choice for calls of these sizes. Makes its kernel if it has none yet; while the
+  // stream is being captured, takes the best that has one.
+  Result<const launch::PlanChoice*> fitting_choice(const launch::LaunchPlan& plan,
+                                                   const kernels::Sizes& sizes,
+                                                   device::Stream stream);
   // Replaces the plan with the config source's current answer.
   void renew_plan(const launch::Problem& problem, device::Device& device);
   Result<const launch::LaunchPlan*> find_plan(const launch::Problem& problem,

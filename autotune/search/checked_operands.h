@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "autotune/search/scratch_operands.h"
 #include "autotune/search/set_difference.h"
@@ -28,6 +29,14 @@ class CheckedOperands {
 
   // Prepares the operands for a launch: whatever an earlier one wrote is gone.
   virtual Status reset() = 0;
+
+  // The same, with other bytes in the memory of outputs that kernels only write.
+  Status reset_otherwise() {
+    DORAJIT_TRY(reset());
+    return operands_.poison(0, ScratchOperands::kOtherPoison);
+  }
+  // What a launch after that has left of them (ScratchOperands::leftovers()).
+  [[nodiscard]] Result<std::string> leftovers() const { return operands_.leftovers(0); }
 
   // Where a launch made the operands differ from what is expected. Before anything is expected,
   // outputs are not compared and may be anything.

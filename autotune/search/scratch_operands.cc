@@ -19,7 +19,6 @@ using kernels::OperandRole;
 
 constexpr std::size_t kSetAlignment = 256;
 constexpr int kWidestAccess = 16;
-constexpr int kPoison = 0xA5;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -202,6 +201,8 @@ kernels::LaunchArguments ScratchOperands::arguments(std::int64_t set) const {
   arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
   std::array<double, kernels::kMaxCallScalars> scalars{};
   scalars.fill(0.5);
+  std::ranges::transform(variant_.operation->scalar_values, scalars.begin(),
+                         &kernels::Operation::ScalarValues::tuned);
   const auto& dimensions = variant_.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].scalar < 0) continue;
@@ -217,16 +218,16 @@ kernels::LaunchArguments ScratchOperands::arguments(std::int64_t set) const {
   return arguments;
 }
 
-Status ScratchOperands::poison(std::int64_t set) {
+Status ScratchOperands::poison(std::int64_t set, int byte) {
   const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     void* const data = arguments(set).operands[i].data;
     DORAJIT_TRY(operands[i].is_read ? fill_samples(i, set)
-                                    : device_->fill(data, kPoison, layout_[i].bytes));
+                                    : device_->fill(data, byte, layout_[i].bytes));
   }
   const auto workspace = static_cast<std::size_t>(workspace_bytes(variant_, shape_));
-  if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, kPoison, workspace));
+  if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, byte, workspace));
   return {};
 }
 
@@ -241,6 +242,28 @@ Result<std::vector<std::byte>> ScratchOperands::read_outputs(std::int64_t set) c
         device_->download(outputs.data() + at, arguments(set).operands[i].data, layout_[i].bytes));
   }
   return outputs;
+}
+
+Result<std::string> ScratchOperands::leftovers(std::int64_t set) const {
+  const auto& operands = variant_.operation->operands;
+  DORAJIT_ASSIGN(const std::vector<std::byte> outputs, read_outputs(set));
+  std::span<const std::byte> rest = outputs;
+  std::string text;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    const auto size = static_cast<std::size_t>(kernels::element_size(variant_.types[i]));
+    const std::size_t count = layout_[i].bytes / size;
+    std::size_t left = 0;
+    for (std::size_t element = 0; element < count; ++element) {
+      left += std::ranges::all_of(rest.subspan(element * size, size),
+                                  [](std::byte byte) { return byte == std::byte{kOtherPoison}; });
+    }
+    rest = rest.subspan(layout_[i].bytes);
+    if (left == 0 || operands[i].is_read) continue;
+    text += std::format("{}`{}`: {} of {} elements", text.empty() ? "" : ", ", operands[i].name,
+                        left, count);
+  }
+  return text;
 }
 
 Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t set) const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernel_templates/launch_arguments.h"
@@ -54,7 +55,8 @@ class ScratchOperands {
   static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
                                       const ScratchShape& shape);
 
-  // The arguments of a launch on one set. A scalar is the size that it defines, or else 0.5.
+  // The arguments of a launch on one set. A scalar is the size that it defines, or else
+  // what the operation has for tuning.
   [[nodiscard]] kernels::LaunchArguments arguments(std::int64_t set) const;
 
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
@@ -68,9 +70,17 @@ class ScratchOperands {
   // Enqueues a copy of all bytes of a set on the device's own stream.
   Status copy(std::int64_t to, std::int64_t from);
 
-  // Fills the outputs and the workspace of a set with a pattern that no kernel writes, so that no
-  // result of an earlier launch is left. Outputs that kernels also read get their samples again.
-  Status poison(std::int64_t set);
+  // Bytes that no kernel writes, or at most one of them.
+  static constexpr int kPoison = 0xA5;
+  static constexpr int kOtherPoison = 0x5A;
+
+  // Fills the outputs and the workspace of a set with a poison, so that no result of an earlier
+  // launch is left. Outputs that kernels also read get their samples again.
+  Status poison(std::int64_t set, int byte = kPoison);
+
+  // "`out`: 96 of 100 elements" for each output of a set that a launch left elements of with
+  // kOtherPoison; empty if there is none.
+  Result<std::string> leftovers(std::int64_t set) const;
 
   // The bytes of every output of a set, padding between rows included.
   Result<std::vector<std::byte>> read_outputs(std::int64_t set) const;

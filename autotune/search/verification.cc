@@ -1,5 +1,7 @@
 #include "autotune/search/verification.h"
 
+#include <format>
+#include <string>
 #include <utility>
 
 #include "kernel_templates/template.h"
@@ -63,6 +65,38 @@ Result<cache::Verdict> Verifier::define_reference(const launch::ReadyKernel& sta
               "the default config, with which others are compared, does not fit the sizes");
 }
 
+Status Verifier::launch(const launch::ReadyKernel& kernel, const Case& one) {
+  DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands->arguments(),
+                              device_->own_stream()));
+  return device_->synchronize(device_->own_stream());
+}
+
+Status Verifier::check_written(const launch::ReadyKernel& standard, Case& one) {
+  using Difference = ScratchOperands::Difference;
+  DORAJIT_TRY(one.operands->reset_otherwise());
+  DORAJIT_TRY(launch(standard, one));
+  DORAJIT_ASSIGN(const Difference difference, one.operands->compare(one.closeness));
+  if (difference != Difference::kOutputs) return {};
+  DORAJIT_ASSIGN(const std::string left, one.operands->leftovers());
+  const std::string name = to_text(standard.kernel->variant());
+  if (!left.empty()) {
+    return fail(StatusCode::kUnsupported,
+                std::format("{} does not write all of its outputs, so that no other config can be "
+                            "compared with the default one: {} are left as they were; write them, "
+                            "or describe the tensor as \"inout\"",
+                            name, left));
+  }
+  // If the outputs differ without that, too, they vary by themselves, as check() will find.
+  DORAJIT_TRY(one.operands->reset());
+  DORAJIT_TRY(launch(standard, one));
+  DORAJIT_ASSIGN(const Difference again, one.operands->compare(one.closeness));
+  if (again != Difference::kNone) return {};
+  return fail(StatusCode::kUnsupported,
+              std::format("{} reads an output before it writes it, so that no other config can be "
+                          "compared with the default one; describe the tensor as \"inout\"",
+                          name));
+}
+
 Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
                                            const JournalPlace& place, bool defines_reference) {
   using Difference = ScratchOperands::Difference;
@@ -77,9 +111,7 @@ Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
     // Entered only while the kernel runs: if the process is killed at another time, the config must
     // not be blamed.
     auto entry = place.enter();
-    DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands->arguments(),
-                                device_->own_stream()));
-    DORAJIT_TRY(device_->synchronize(device_->own_stream()));
+    DORAJIT_TRY(launch(kernel, one));
     // Damage that a kernel did to the process's memory may show only after the kernel has ended.
     if (!shares_memory) entry.reset();
     DORAJIT_ASSIGN(const Difference difference, one.operands->compare(one.closeness));
@@ -87,6 +119,7 @@ Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
     if (defines_reference && difference != Difference::kElsewhere) {
       DORAJIT_TRY(one.operands->expect_last());
       one.is_known = true;
+      DORAJIT_TRY(check_written(kernel, one));
       continue;
     }
     if (difference == Difference::kNone) {

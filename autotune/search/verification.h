@@ -44,7 +44,8 @@ class Verifier {
 
   // Makes the outputs of the default config's kernel the reference, if the operation has no host
   // reference; else does nothing. kOk, kOutOfBounds or an error as check(). An error also if the
-  // default config fits none of the cases.
+  // default config fits none of the cases, or leaves or reads parts of an output that kernels only
+  // write.
   Result<cache::Verdict> define_reference(const launch::ReadyKernel& standard);
 
  private:
@@ -61,6 +62,10 @@ class Verifier {
   [[nodiscard]] bool fits(const launch::ReadyKernel& kernel, const Case& one) const;
   Result<cache::Verdict> run_cases(const launch::ReadyKernel& kernel, const JournalPlace& place,
                                    bool defines_reference);
+
+  // An error if the outputs of the default config depend on what was in their memory before.
+  Status check_written(const launch::ReadyKernel& standard, Case& one);
+  Status launch(const launch::ReadyKernel& kernel, const Case& one);
 
   device::Device* device_;
   std::unique_ptr<const SetDifference> difference_;  // that the cases use

@@ -84,7 +84,7 @@ std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& s
   const std::string& problem = session.problem_text;
   const std::string& device = session.device.fingerprint;
   if (!session.history) {
-    session.history = store.find_history(device, problem, session.lock_wait);
+    session.history = store.find_history(device, problem, session.lock_wait, &session.environment);
     // If the database cannot be read, the configs quarantined so far stay quarantined.
     session.quarantine(quarantined_configs(session.history->bad_trials, session));
   }

@@ -1,7 +1,9 @@
 #include "autotune/sources/locked_config_source.h"
 
+#include <algorithm>
 #include <format>
 
+#include "cache/records/device_models.h"
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
@@ -70,7 +72,13 @@ ConfigAnswer LockedConfigSource::find(const launch::Problem& problem, device::De
       .config = kernels::default_config(problem.variant, info.traits, problem.vector_width,
                                         problem.largest_sizes()),
       .origin = ConfigOrigin::kDefault};
-  const auto found = entries_.find({info.fingerprint, to_text(problem)});
+  const std::string key = to_text(problem);
+  auto found = entries_.find({info.fingerprint, key});
+  if (found == entries_.end()) {
+    found = std::ranges::find_if(entries_, [&](const auto& entry) {
+      return entry.first.second == key && cache::is_same_model(entry.first.first, info.fingerprint);
+    });
+  }
   if (found == entries_.end()) {
     return miss(problem, standard,
                 std::format("it has no entry for this problem on {}", info.fingerprint),

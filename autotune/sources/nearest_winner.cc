@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "cache/records/device_models.h"
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/sizes.h"
 
@@ -33,7 +34,7 @@ double distance(const launch::Problem& problem, const launch::Problem& other) {
   const kernels::Sizes others = other.largest_sizes();
   const auto& dimensions = problem.variant.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
-    if (dimensions[i].keying == kernels::Keying::kDerived) continue;
+    if (dimensions[i].keying >= kernels::Keying::kDerived) continue;
     sum += factors(std::max<std::int64_t>(sizes[i], 1), std::max<std::int64_t>(others[i], 1));
   }
   return sum;
@@ -62,7 +63,8 @@ const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeke
   const Winner* nearest = nullptr;
   double min_distance = std::numeric_limits<double>::infinity();
   for (const Winner& winner : winners) {
-    if (winner.device != seeker.device || !can_answer(winner, seeker)) continue;
+    if (!cache::is_same_model(winner.device, seeker.device) || !can_answer(winner, seeker))
+      continue;
     const auto problem = launch::parse_problem(winner.problem);
     if (!problem || problem->variant != seeker.problem.variant) continue;
     const double away = distance(seeker.problem, *problem) +

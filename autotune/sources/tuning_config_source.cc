@@ -1,5 +1,6 @@
 #include "autotune/sources/tuning_config_source.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <format>
@@ -8,6 +9,7 @@
 #include "autotune/search/host_id.h"
 #include "autotune/search/tuning_report.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/template.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
@@ -46,6 +48,27 @@ std::vector<cache::Trial> records_of(const std::vector<TrialResult>& results,
                       .host = host});
   }
   return trials;
+}
+
+// The configs that were measured with the winner, the fastest first. `trials` are in order of
+// recording.
+std::vector<kernels::Config> runners_up(const kernels::Config& winner,
+                                        std::vector<cache::Trial> trials,
+                                        const TuningSession& session) {
+  const auto won = std::ranges::find_last(trials, winner, &cache::Trial::config);
+  if (won.empty()) return {};
+  const cache::Trial run = won.front();
+  std::erase_if(trials, [&](const cache::Trial& trial) {
+    return trial.verdict != cache::Verdict::kOk || !(trial.median_ns > 0) ||
+           trial.environment != run.environment || trial.created_unix_s != run.created_unix_s ||
+           trial.host != run.host || trial.config == winner ||
+           std::ranges::contains(session.quarantined, trial.config) ||
+           !std::ranges::contains(session.space, trial.config);
+  });
+  std::ranges::sort(trials, {}, &cache::Trial::median_ns);
+  std::vector<kernels::Config> configs;
+  for (const cache::Trial& trial : trials) configs.push_back(trial.config);
+  return configs;
 }
 
 }  // namespace
@@ -151,6 +174,19 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
                                       launch::KernelCache& kernels) {
   TuningSession session(problem, device.info(), space_kind(settings_), clock_);
   session.time_left = Seconds(settings_.tune_seconds);
+  ConfigAnswer answer = find_in(session, device, kernels);
+  const bool is_measured =
+      answer.origin == ConfigOrigin::kTuned || answer.origin == ConfigOrigin::kUserDatabase;
+  if (is_measured && kernels::template_of(problem.variant).fits_by_call) {
+    answer.runners_up = runners_up(
+        answer.config, store_->trials(device.info().fingerprint, session.problem_text), session);
+  }
+  return answer;
+}
+
+ConfigAnswer TuningConfigSource::find_in(TuningSession& session, device::Device& device,
+                                         launch::KernelCache& kernels) {
+  const launch::Problem& problem = session.problem;
   std::vector<LookupResult> looks = verified(find_exact, session, device, kernels);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0 &&
                         session.space.size() > 1;  // with one config there is nothing to choose

@@ -40,6 +40,8 @@ class TuningConfigSource final : public launch::ConfigSource {
                                     const device::DeviceInfo& device);
 
  private:
+  launch::ConfigAnswer find_in(TuningSession& session, device::Device& device,
+                               launch::KernelCache& kernels);
   // Tunes within the session's remaining time. An error if tuning failed or could not compare
   // configs in that time; it is logged.
   Result<launch::ConfigAnswer> tune(TuningSession& session, device::Device& device,

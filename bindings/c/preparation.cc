@@ -66,17 +66,18 @@ Status check_explanation(std::string_view function, const dorajit_explanation* e
                            kSmallestExplanation);
 }
 
-// `plan` may be null.
-void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan) {
+// `plan` may be null; `choice` is one of it.
+void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan,
+          const launch::PlanChoice* choice) {
   dorajit_explanation known{};
   known.problem = known.config = known.source = known.fingerprint = "";
   if (plan != nullptr) {
     const device::DeviceInfo& device = plan->device->info();
     const bool is_cpu = device.traits.kind == kernels::DeviceKind::kCpu;
     known.problem = plan->problem_text.c_str();
-    known.config = plan->config_text.c_str();
+    known.config = choice->text.c_str();
     // A string literal, which is null-terminated.
-    known.source = launch::name(plan->answer.origin).data();
+    known.source = launch::name(choice->origin).data();
     known.fingerprint = device.fingerprint.c_str();
     known.device = {.device_type = is_cpu ? kDLCPU : kDLCUDA, .device_id = device.ordinal};
     known.renewals = plan->renewals;
@@ -97,9 +98,8 @@ Status explain(std::string_view function, dorajit_engine* engine,
   DORAJIT_TRY(check_explanation(function, explanation));
   return with_described_call(function, engine, operation, described,
                              [&](const Engine& served, const launch::Call& call) -> Status {
-                               DORAJIT_ASSIGN(const launch::LaunchPlan* plan,
-                                              served.find_ready(call));
-                               fill(explanation, plan);
+                               DORAJIT_ASSIGN(const auto ready, served.find_ready(call));
+                               fill(explanation, ready.plan, ready.choice);
                                return {};
                              });
 }
@@ -114,7 +114,9 @@ Status explain_at(const dorajit_engine* engine, std::int64_t index,
                 std::format("{}: argument `index` is {}; count from 0", kFunction, index));
   }
   const Engine* const served = engine->current_engine();
-  fill(explanation, served != nullptr ? served->plan(static_cast<std::size_t>(index)) : nullptr);
+  const launch::LaunchPlan* const plan =
+      served != nullptr ? served->plan(static_cast<std::size_t>(index)) : nullptr;
+  fill(explanation, plan, plan != nullptr ? &plan->choices.front() : nullptr);
   return {};
 }
 

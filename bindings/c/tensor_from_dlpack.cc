@@ -37,9 +37,11 @@ constexpr KnownType kFloats[] = {{kDLFloat, 32, ElementType::kFloat32},
                                  {kDLFloat, 16, ElementType::kFloat16},
                                  {kDLFloat, 64, ElementType::kFloat64},
                                  {kDLBfloat, 16, ElementType::kBfloat16}};
-constexpr KnownType kIntegers[] = {{kDLInt, 8, kernels::kInt8},   {kDLInt, 16, kernels::kInt16},
-                                   {kDLInt, 32, kernels::kInt32}, {kDLInt, 64, kernels::kInt64},
-                                   {kDLUInt, 8, kernels::kUint8}, {kBoolCode, 8, kernels::kBool}};
+constexpr KnownType kIntegers[] = {{kDLInt, 8, kernels::kInt8},     {kDLInt, 16, kernels::kInt16},
+                                   {kDLInt, 32, kernels::kInt32},   {kDLInt, 64, kernels::kInt64},
+                                   {kDLUInt, 8, kernels::kUint8},   {kDLUInt, 16, kernels::kUint16},
+                                   {kDLUInt, 32, kernels::kUint32}, {kDLUInt, 64, kernels::kUint64},
+                                   {kBoolCode, 8, kernels::kBool}};
 
 std::optional<ElementType> element_type(const DLDataType& type, bool serves_integers) {
   const auto is_wanted = [&](const KnownType& known) {
@@ -80,8 +82,8 @@ std::unexpected<Error> refuse_element_type(const Name& name, const DLDataType& t
       std::format("has elements of DLPack type code {} with {} bits and {} lanes; convert "
                   "it to {}",
                   type.code, type.bits, type.lanes,
-                  serves_integers ? "float32, float16, bfloat16, float64, int8, int16, int32, "
-                                    "int64, uint8 or bool"
+                  serves_integers ? "float32, float16, bfloat16, float64, bool or an integer "
+                                    "of 8, 16, 32 or 64 bits"
                                   : "float32, float16, bfloat16 or float64"));
 }
 

@@ -78,6 +78,9 @@ void configure(const py::sequence& dtypes, const py::sequence& complex_parts,
       {.code = kDLInt, .bits = 64, .lanes = 1},
       {.code = kDLUInt, .bits = 8, .lanes = 1},
       {.code = kBoolCode, .bits = 8, .lanes = 1},
+      {.code = kDLUInt, .bits = 16, .lanes = 1},
+      {.code = kDLUInt, .bits = 32, .lanes = 1},
+      {.code = kDLUInt, .bits = 64, .lanes = 1},
   }};
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
     torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(),
@@ -113,7 +116,8 @@ PYBIND11_MODULE(_native, module) {
       "Callable[[int, str, str], BaseException]) -> None\n\n"
       "Passes the functions and types of the loaded PyTorch to the extension module, which imports "
       "nothing itself: float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8, "
-      "bool; the types of the parts of complex numbers; uint8; torch.empty_like; whether a "
+      "bool, and uint16, uint32, uint64 or None; the types of the parts of complex numbers; uint8; "
+      "torch.empty_like; whether a "
       "tensor has a pending negation; whether it is an inference tensor; whether inference mode is "
       "on; a function that increments the version of a written tensor; device index -> raw stream, "
       "or None without CUDA; the capsule of DLPack's C exchange API, or None; (status, message, "

@@ -19,7 +19,7 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr std::size_t kMaxTensors = 8;
+constexpr std::size_t kMaxTensors = 12;
 constexpr std::size_t kMaxScalars = 12;
 constexpr const char* kKernelCapsule = "dorajit.own_kernel";
 

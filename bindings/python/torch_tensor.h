@@ -16,7 +16,7 @@ namespace dorajit::python {
 
 // The objects of PyTorch that the extension module uses; it imports nothing itself.
 struct Torch {
-  static constexpr std::size_t kTypes = 10;
+  static constexpr std::size_t kTypes = 13;
   static constexpr std::size_t kFloats = 4;  // the first ones; integers are for own kernels alone
 
   struct Type {

@@ -14,7 +14,8 @@ namespace {
 SqliteResult<bool> derive_winner(Connection& connection, const std::string& device,
                                  const std::string& problem) {
   DORAJIT_ASSIGN(const auto trials, select_trials(connection, device, problem));
-  DORAJIT_ASSIGN(const auto before, select_winner(connection, device, problem));
+  DORAJIT_ASSIGN(auto before, select_winner(connection, device, problem));
+  if (before && before->device != device) before.reset();
   const auto after = choose_winner(trials);
   if (is_same(before, after)) return false;
   const SqliteStatus status =

@@ -1,10 +1,12 @@
 #include "cache/database/tuning_rows.h"
 
+#include <algorithm>
 #include <cmath>
 #include <format>
 #include <limits>
 #include <utility>
 
+#include "cache/records/device_models.h"
 #include "cache/records/trial_validity.h"
 #include "kernel_templates/config_text.h"
 
@@ -175,7 +177,17 @@ SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::s
       auto winners,
       records_of(prepare_winners(connection, "WHERE device = ?1 AND problem = ?2", device, problem),
                  read_winner));
-  return winners.empty() ? std::nullopt : std::optional(std::move(winners.front()));
+  if (!winners.empty()) return std::move(winners.front());
+  const auto [first, last] = range_of_model(device);
+  DORAJIT_ASSIGN(
+      winners,
+      records_of(prepare_winners(connection, "WHERE device BETWEEN ?1 AND ?2 AND problem = ?3",
+                                 first, last, problem),
+                 read_winner));
+  std::erase_if(winners, [&](const Winner& one) { return !is_same_model(one.device, device); });
+  const auto nearest = std::ranges::min_element(
+      winners, {}, [&](const Winner& one) { return memory_apart(one.device, device); });
+  return nearest == winners.end() ? std::nullopt : std::optional(std::move(*nearest));
 }
 
 SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
@@ -202,12 +214,16 @@ SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::stri
 
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
                                                    std::string_view device) {
+  const auto [first, last] = range_of_model(device);
   auto trials = records_of(prepare_trials(connection,
-                                          "WHERE device = ?1 AND verdict NOT IN ('ok', 'spills', "
-                                          "'failed_to_compile') ORDER BY id",
-                                          device),
+                                          "WHERE device BETWEEN ?1 AND ?2 AND verdict NOT IN "
+                                          "('ok', 'spills', 'failed_to_compile') ORDER BY id",
+                                          first, last),
                            read_trial);
-  if (trials) std::erase_if(*trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
+  if (!trials) return trials;
+  std::erase_if(*trials, [&](const Trial& trial) {
+    return !is_bad(trial.verdict) || !is_same_model(trial.device, device);
+  });
   return trials;
 }
 

@@ -26,6 +26,8 @@ SqliteStatus delete_winner(Connection& connection, std::string_view device,
 SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string_view device,
                                              std::string_view problem);
 
+// On the device, or else on the one of its model (cache/records/device_models.h) whose memory is
+// nearest.
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem);
 // Sorted by device and problem.
@@ -39,7 +41,7 @@ SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::stri
 // All trials, in order of insertion. Calls `each` with the number of rows read so far.
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
                                                const std::function<void(std::int64_t)>& each = {});
-// The trials on the device whose verdict is_bad().
+// The trials on devices of its model whose verdict is_bad().
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection, std::string_view device);
 
 // For reading a damaged database: appends to `rows` the valid trials with first_id <= id <= last_id

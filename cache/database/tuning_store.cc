@@ -8,10 +8,19 @@
 #include "cache/database/derivation.h"
 #include "cache/database/tuning_rows.h"
 #include "cache/database/tuning_store_state.h"
+#include "cache/records/device_models.h"
+#include "cache/records/winner_choice.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
+namespace {
+
+bool is_of_another(const std::optional<Winner>& winner, const Environment* here) {
+  return winner && here != nullptr && winner->environment != *here;
+}
+
+}  // namespace
 
 TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions& options)
     : cache_dir_(cache_dir),
@@ -42,12 +51,17 @@ TuningStore::State& TuningStore::state() {
 }
 
 TuningStore::History TuningStore::find_history(std::string_view device, std::string_view problem,
-                                               LockWait lock_wait) {
+                                               LockWait lock_wait, const Environment* here) {
   State& own = state();
   History history =
       own.read(State::access_of(lock_wait), [&](Connection& connection) -> SqliteResult<History> {
         History found;
         DORAJIT_ASSIGN(found.winner, select_winner(connection, device, problem));
+        if (is_of_another(found.winner, here)) {
+          DORAJIT_ASSIGN(const auto trials,
+                         select_trials(connection, found.winner->device, problem));
+          if (auto ours = choose_winner_in(*here, trials)) found.winner = std::move(ours);
+        }
         DORAJIT_ASSIGN(found.bad_trials, select_bad_trials(connection, device));
         return found;
       });
@@ -57,8 +71,16 @@ TuningStore::History TuningStore::find_history(std::string_view device, std::str
   } else if (!history.winner) {
     history.winner = own.memory.find_winner(device, problem);
   }
+  if (is_of_another(history.winner, here)) {
+    std::vector<Trial> trials;
+    own.append_remembered(
+        [&](const Trial& one) { return one.device == device && one.problem == problem; }, trials);
+    if (auto ours = choose_winner_in(*here, trials)) history.winner = std::move(ours);
+  }
   own.append_remembered(
-      [&](const Trial& trial) { return trial.device == device && is_bad(trial.verdict); },
+      [&](const Trial& trial) {
+        return is_bad(trial.verdict) && is_same_model(trial.device, device);
+      },
       history.bad_trials);
   return history;
 }

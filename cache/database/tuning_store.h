@@ -79,9 +79,10 @@ class TuningStore {
   };
 
   // The winner of a problem and the bad trials on its device, from one read of the user's database
-  // and from what this process has recorded.
+  // and from what this process has recorded. Where the winner that was recorded last is of another
+  // environment than `here`, the one of the trials in that environment, if they have one.
   History find_history(std::string_view device, std::string_view problem,
-                       LockWait lock_wait = LockWait::kShort);
+                       LockWait lock_wait = LockWait::kShort, const Environment* here = nullptr);
   // Only the winner.
   std::optional<Winner> find_winner(std::string_view device, std::string_view problem,
                                     LockWait lock_wait = LockWait::kShort) {

@@ -6,6 +6,7 @@
 
 #include "cache/files/atomic_file.h"
 #include "cache/files/file_lock.h"
+#include "cache/records/device_models.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
@@ -38,10 +39,13 @@ std::optional<kernels::Config> PinnedConfigs::find(std::string_view device,
     log_once(LogLevel::kWarning, cache_dir_ + "/" + kName, entries.error().message);
     return std::nullopt;
   }
-  const auto found = std::ranges::find_if(*entries, [&](const LockEntry& entry) {
-    return entry.device == device && entry.problem == problem;
-  });
-  return found == entries->end() ? std::nullopt : std::optional(found->config);
+  // Of two for the model, that for the device itself.
+  const LockEntry* found = nullptr;
+  for (const LockEntry& entry : *entries) {
+    if (entry.problem != problem || !is_same_model(entry.device, device)) continue;
+    if (found == nullptr || (entry.device == device && found->device != device)) found = &entry;
+  }
+  return found == nullptr ? std::nullopt : std::optional(found->config);
 }
 
 Status PinnedConfigs::change(const std::function<void(std::vector<LockEntry>&)>& edit) const {
@@ -78,7 +82,7 @@ Result<bool> PinnedConfigs::remove(std::string_view device, std::string_view pro
   bool is_removed = false;
   DORAJIT_TRY(change([&](std::vector<LockEntry>& entries) {
     is_removed = std::erase_if(entries, [&](const LockEntry& entry) {
-                   return entry.device == device && entry.problem == problem;
+                   return entry.problem == problem && is_same_model(entry.device, device);
                  }) > 0;
   }));
   return is_removed;

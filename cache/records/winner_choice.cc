@@ -172,6 +172,19 @@ std::optional<Winner> choose_winner(std::span<const Trial> trials, std::int64_t 
   return decisive_outcome(trials, latest).transform(to_winner);
 }
 
+std::optional<Winner> choose_winner_in(const Environment& here, std::span<const Trial> trials,
+                                       std::int64_t latest) {
+  std::vector<Trial> ours(trials.begin(), trials.end());
+  std::erase_if(ours, [&](const Trial& trial) {
+    return circumstances_of(trial.environment) != circumstances_of(here);
+  });
+  std::vector<Trial> of_space = ours;
+  std::erase_if(of_space,
+                [&](const Trial& trial) { return trial.environment.space != here.space; });
+  const auto winner = choose_winner(of_space, latest);
+  return winner ? winner : choose_winner(ours, latest);
+}
+
 std::vector<Winner> choose_winners(std::span<const Trial> trials, std::int64_t latest) {
   std::vector<Winner> winners;
   for_each_outcome(trials, latest,

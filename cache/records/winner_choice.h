@@ -36,6 +36,11 @@ namespace dorajit::cache {
 std::optional<Winner> choose_winner(std::span<const Trial> trials,
                                     std::int64_t latest = latest_plausible_time());
 
+// The winner of the trials that were measured in `here`, or else of those in an environment that
+// differs from it only in space.
+std::optional<Winner> choose_winner_in(const Environment& here, std::span<const Trial> trials,
+                                       std::int64_t latest = latest_plausible_time());
+
 // The trials that choose_winners() of all `trials` depends on: for each pair, the winner's and the
 // default's of the deciding run. choose_winners() of these alone gives the same winners.
 std::vector<Trial> deciding_trials(std::span<const Trial> trials,

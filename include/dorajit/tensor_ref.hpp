@@ -27,7 +27,10 @@ enum class ElementType {
   kInt32,
   kInt64,
   kUint8,
-  kBool
+  kBool,
+  kUint16,
+  kUint32,
+  kUint64
 };
 
 // Where a tensor's memory is.
@@ -147,6 +150,12 @@ class BasicTensorRef {
         return {int_code, 64, 1};
       case ElementType::kUint8:
         return {static_cast<std::uint8_t>(kDLUInt), 8, 1};
+      case ElementType::kUint16:
+        return {static_cast<std::uint8_t>(kDLUInt), 16, 1};
+      case ElementType::kUint32:
+        return {static_cast<std::uint8_t>(kDLUInt), 32, 1};
+      case ElementType::kUint64:
+        return {static_cast<std::uint8_t>(kDLUInt), 64, 1};
       case ElementType::kBool:
         return {kBoolCode, 8, 1};
       case ElementType::kFloat32:

@@ -1,4 +1,4 @@
-// Where the description of an operation is kept among the notes of the artifacts.
+// Where the description of an operation is kept among the artifacts, whose limit thus holds for it.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,8 @@ namespace dorajit {
 // `full_name` is the operation's (kernel_templates/registry.h).
 void keep_description(ArtifactStore& store, std::string_view full_name,
                       std::string_view description);
+// A text that descriptions name by this key: its hash_hex().
+void keep_text(ArtifactStore& store, const std::string& key, std::string_view text);
 std::optional<std::string> find_description(ArtifactStore& store, std::string_view full_name);
 
 }  // namespace dorajit

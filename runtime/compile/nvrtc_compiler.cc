@@ -26,9 +26,14 @@ constexpr const char* kOptions[] = {"--fmad=false",    "--ftz=false",
 // Option of the second compilation, which follows if the first one spills registers.
 constexpr const char* kIfItSpills = "-DDORAJIT_ONE_BLOCK_PER_SM";
 
+// Among the options of a user's kernel: what it is compiled for on devices of that architecture. It
+// may be given for several.
+constexpr std::string_view kArchitecture = "--gpu-architecture=";
+
 std::vector<std::string> options_of(const kernels::Program& program) {
   if (!program.options) return {std::begin(kOptions), std::end(kOptions)};
   std::vector<std::string> options = *program.options;
+  std::erase_if(options, [](const std::string& one) { return one.starts_with(kArchitecture); });
   options.emplace_back(kReportResources);
   return options;
 }
@@ -113,8 +118,17 @@ Result<T> within(std::chrono::milliseconds limit, const NvrtcLibrary& nvrtc, std
                           what, nvrtc.path(), kMaxAbandonedThreads));
 }
 
-// The request's architecture, with the architecture-specific suffix if the kernel needs it.
-std::string arch_of(const CompileRequest& request) {
+// The request's architecture, with the architecture-specific suffix if the kernel needs it; empty
+// if the kernel is for others.
+std::string arch_of(const CompileRequest& request, const kernels::Program& program) {
+  bool is_for_others = false;
+  for (const std::string& option : program.options.value_or(std::vector<std::string>())) {
+    if (!option.starts_with(kArchitecture)) continue;
+    std::string arch = option.substr(kArchitecture.size());
+    if (arch_number(arch) == arch_number(request.target.arch)) return arch;
+    is_for_others = true;
+  }
+  if (is_for_others) return {};
   const int specific = kernels::template_of(request.variant).specific_architecture;
   const std::string& arch = request.target.arch;
   return specific > 0 && arch == std::format("sm_{}", specific) ? arch + "a" : arch;
@@ -162,7 +176,7 @@ Result<std::string> NvrtcCompiler::identity() {
 std::string NvrtcCompiler::options(const CompileRequest& request) const {
   const kernels::Program program =
       kernels::program_of(request.variant, request.config, request.target.kind);
-  std::string text = "--gpu-architecture=" + arch_of(request);
+  std::string text = std::string(kArchitecture) + arch_of(request, program);
   for (const std::string& option : options_of(program)) text.append(" ").append(option);
   // What is compiled in this process may include files that no key covers.
   if (program.is_users() && worker_ != kNoWorker) text.append(" headers only");
@@ -184,10 +198,18 @@ Result<std::vector<std::string>> NvrtcCompiler::supported_archs() {
 Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   DORAJIT_ASSIGN(const NvrtcLibrary* nvrtc, library());
   DORAJIT_ASSIGN(const std::vector<std::string> known, supported_archs());
-  const std::string wanted = arch_of(request);
+  const kernels::Program program =
+      kernels::program_of(request.variant, request.config, request.target.kind);
+  const std::string wanted = arch_of(request, program);
+  if (wanted.empty()) {
+    return fail(StatusCode::kUnsupported,
+                std::format("{} has no {} for {} among its options", to_text(request.variant),
+                            kArchitecture, request.target.arch));
+  }
   const bool native =
       std::ranges::find(known, wanted.substr(0, wanted.find_first_of("af"))) != known.end();
-  if (!native && arch_number(wanted) < arch_number(known.back())) {
+  const bool is_specific = wanted.ends_with('a') || wanted.ends_with('f');
+  if (!native && (is_specific || arch_number(wanted) < arch_number(known.back()))) {
     return fail(
         StatusCode::kUnsupported,
         std::format("NVRTC at {} makes no code for {}, only for {} to {}; use another GPU, or "
@@ -197,10 +219,8 @@ Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   // For an architecture newer than this NVRTC, compile to PTX of the newest supported one; the
   // driver translates it.
   const std::string arch = native ? wanted : std::format("compute_{}", arch_number(known.back()));
-  const kernels::Program program =
-      kernels::program_of(request.variant, request.config, request.target.kind);
   NvrtcJob job{.program = program, .options = options_of(program), .makes_cubin = native};
-  job.options.insert(job.options.begin(), "--gpu-architecture=" + arch);
+  job.options.insert(job.options.begin(), std::string(kArchitecture) + arch);
   const std::string what = std::format("{} with config {} on {}", to_text(request.variant),
                                        to_text(request.config), request.target.arch);
   const auto attempt = [&]() -> Result<Artifact> {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernel_templates/config.h"
 #include "runtime/base/error.h"
@@ -41,7 +42,10 @@ struct ConfigAnswer {
   double median_ns = 0;          // of the config when it was measured; 0 if it never was
   double default_median_ns = 0;  // of the default config in the same measurement
   int trials = 0;                // configs measured for this answer by this process
-  std::string why_untuned{};     // why tuning gave no winner; empty if it was not tried or did
+  // Where a config may not fit a call of the problem: others of the same measurement, the fastest
+  // first.
+  std::vector<kernels::Config> runners_up{};
+  std::string why_untuned{};  // why tuning gave no winner; empty if it was not tried or did
   // Counts the launches of a config that may be replaced by a better one; else null.
   std::shared_ptr<std::atomic<std::int64_t>> launches{};
   // Why the problem must not run in a process with a lock file; the other fields are then

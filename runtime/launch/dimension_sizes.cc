@@ -50,6 +50,15 @@ Status DimensionSizes::bind_scalars() {
     sizes_[i] = size;
     bound_by_[i] = kScalar;
   }
+  const std::size_t given = std::min(op.scalar_values.size(), call_.scalars.size());
+  for (std::size_t i = 0; i < given; ++i) {
+    const auto& [least, most, is_integer, tuned] = op.scalar_values[i];
+    const double value = call_.scalars[i];
+    if (!is_integer || (value >= least && value <= most && value == std::floor(value))) continue;
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: argument `{}` is {}; give an integer from {:.0f} to {:.0f}",
+                            op.name, op.scalars[i], value, least, most));
+  }
   return {};
 }
 
@@ -81,6 +90,11 @@ std::unexpected<Error> DimensionSizes::refuse_size(std::size_t index, int dimens
 Status DimensionSizes::bind_dimension(std::size_t index, int dimension, std::int64_t size) {
   if (!is_bound(dimension)) {
     const kernels::Dimension& known = call_.operation->dimensions[at(dimension)];
+    if (known.keying == kernels::Keying::kConstant && size != known.most) {
+      return refuse(StatusCode::kInvalidArgument, *call_.operation,
+                    call_.operation->operands[index],
+                    std::format("has {} elements along a dimension of {}", size, known.most));
+    }
     if (known.most > 0 && size > known.most) {
       return refuse(
           StatusCode::kUnsupported, *call_.operation, call_.operation->operands[index],

@@ -35,6 +35,9 @@ void KernelCache::keep_description_of(const kernels::Operation& operation) {
     const std::scoped_lock lock(mutex_);
     if (!described_.insert(&operation).second) return;
   }
+  for (const auto& [key, text] : operation.attachments) {
+    keep_text(*artifacts_, std::string(key), text);
+  }
   keep_description(*artifacts_, kernels::full_name(operation), operation.description);
 }
 

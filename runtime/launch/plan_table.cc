@@ -5,6 +5,7 @@
 
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/integer_types.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::launch {
 namespace {
@@ -76,6 +77,18 @@ PlanTable::PlanTable() {
 }
 
 PlanTable::~PlanTable() = default;
+
+std::size_t LaunchPlan::fitting(const kernels::Sizes& sizes, bool is_loaded) const {
+  const kernels::Template& used = kernels::template_of(problem.variant);
+  if (!used.fits_by_call) return 0;
+  const auto fits = [&](const PlanChoice& choice) {
+    if (is_loaded && choice.kernel == nullptr) return false;
+    return used
+        .why_config_does_not_fit(problem.variant, device->info().traits, sizes, choice.config)
+        .empty();
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(choices, fits) - choices.begin());
+}
 
 const LaunchPlan* PlanTable::find(const PlanKey& key) const {
   return current_.load(std::memory_order_acquire)->find(key);

@@ -27,21 +27,31 @@ struct PlanKey {
 
 PlanKey make_plan_key(const Problem& problem, const DeviceId& device);
 
+// A config that calls of a plan run.
+struct PlanChoice {
+  kernels::Config config;
+  std::string text;  // the result of to_text()
+  ConfigOrigin origin = ConfigOrigin::kDefault;
+  // Null until a call needs it; never of the first choice.
+  std::shared_ptr<const device::LoadedKernel> kernel{};
+};
+
 struct LaunchPlan {
   PlanKey key;
   Problem problem;
   device::Device* device = nullptr;
-  std::shared_ptr<const device::LoadedKernel> kernel;
-  ConfigAnswer answer;  // its config is the one that is launched
-  // For templates with fits_by_call: the default config and its kernel, for calls that the config
-  // does not fit.
-  kernels::Config standard_config{};
-  std::shared_ptr<const device::LoadedKernel> standard_kernel{};
-  std::string problem_text;  // the result of to_text()
-  std::string config_text;
+  ConfigAnswer answer;
+  // The answer's config; for templates with fits_by_call, also those for calls that it does not
+  // fit: its runners-up, then the default.
+  std::vector<PlanChoice> choices;
+  std::string problem_text;   // the result of to_text()
   std::int64_t renewals = 0;  // how often config or source changed
   // Index of the key in the order of its first plans, from 0; set by insert().
   std::size_t number = 0;
+
+  // The first choice, or the first that has its kernel, that fits calls of these sizes;
+  // choices.size() if none does.
+  [[nodiscard]] std::size_t fitting(const kernels::Sizes& sizes, bool is_loaded = false) const;
 };
 
 // Readers neither lock nor allocate; writers exclude each other. Plans and outgrown tables live as

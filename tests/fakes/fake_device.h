@@ -72,6 +72,7 @@ class FakeDevice final : public device::Device {
     info_.target = compile::cuda_target(major, minor);
     info_.traits.architecture = 10 * major + minor;
   }
+  void set_fingerprint(const std::string& fingerprint) { info_.fingerprint = fingerprint; }
   void set_driver(const std::string& version) { info_.driver_version = version; }
   [[nodiscard]] int copies() const { return copies_; }
   // The largest allocation.

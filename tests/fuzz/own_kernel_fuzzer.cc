@@ -17,7 +17,7 @@ namespace {
 
 using namespace dorajit;
 
-constexpr int kTypes = static_cast<int>(kernels::kBool) + 1;
+constexpr int kTypes = static_cast<int>(kernels::kUint64) + 1;
 
 void use(const kernels::Operation& operation) {
   const kernels::SpaceTraits traits{

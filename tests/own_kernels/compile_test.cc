@@ -1,7 +1,6 @@
 // Own kernels through the real NVRTC, which needs no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "own_kernels/kernel.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "tests/own_kernels/descriptions.h"
+#include "tests/own_kernels/nvrtc_here.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -30,12 +30,9 @@ using tests::swiglu;
 class OwnKernelCompileTest : public testing::Test {
  protected:
   void SetUp() override {
-    const char* hint = getenv("DORAJIT_NVRTC");
-    compiler_ = std::make_unique<compile::NvrtcCompiler>(hint != nullptr ? hint : "", nullptr,
-                                                         compile::kCompileTimeLimit, DORAJITD);
-    if (const auto identity = compiler_->identity(); !identity) {
-      GTEST_SKIP() << "no NVRTC here: " << identity.error().message;
-    }
+    auto compiler = tests::nvrtc_here();
+    if (!compiler) GTEST_SKIP() << "no NVRTC here: " << compiler.error().message;
+    compiler_ = *std::move(compiler);
   }
 
   static CompileRequest request(const Json& json, ElementType type, const char* config) {
@@ -240,6 +237,24 @@ TEST_F(OwnKernelCompileTest, ToolkitsTypesOf16BitsAreServed) {
     EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
     EXPECT_FALSE(compile(json, ElementType::kFloat32));
   }
+}
+
+TEST_F(OwnKernelCompileTest, TargetMayBeSpecificToAnArchitecture) {
+  Json json = swiglu();
+  json["source"] =
+      "template <int, int> __global__ void swiglu(const T*, const T*, T*, long long) {\n"
+      "  asm volatile(\"wgmma.fence.sync.aligned;\");\n}\n";
+  EXPECT_FALSE(compile(json));
+  json["options"] = {"--gpu-architecture=sm_90a", "--gpu-architecture=sm_100a"};
+  const auto artifact = compile(json);
+  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  CompileRequest other = request(json, ElementType::kFloat32, "BLOCK=256-VEC=4");
+  other.target = compile::cuda_target(8, 0);
+  const auto refused = compiler_->compile(other);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, StatusCode::kUnsupported);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("has no --gpu-architecture= for sm_80 among its options"));
 }
 
 TEST_F(OwnKernelCompileTest, NoErrorOfASourceIsOfTheComparison) {

@@ -201,11 +201,12 @@ TEST(IntegerValuesTest, RefusedLimitIsNamed) {
        "overflows 64 bits"},
       {"a parameter", [](Json& j) { j["limits"]["ids"] = "BLOCK"; }, "the name `BLOCK` is unknown"},
       {"unknown in it", [](Json& j) { j["limits"]["ids"] = "m"; }, "the name `m` is unknown"},
-      {"odd type", [](Json& j) { j["types"]["I"] = {"uint16"}; },
-       "has \"uint16\" for `I`; there are float32, bfloat16, float16, float64, int8, int16, int32, "
-       "int64, uint8, bool"},
+      {"odd type", [](Json& j) { j["types"]["I"] = {"uint24"}; },
+       "has \"uint24\" for `I`; there are float32, bfloat16, float16, float64, int8, int16, int32, "
+       "int64, uint8, bool, uint16, uint32, uint64"},
       {"odd type of a tensor", [](Json& j) { j["arguments"][0][2] = "float8[n]"; },
-       "none of float32, bfloat16, float16, float64, int8, int16, int32, int64, uint8, bool"},
+       "none of float32, bfloat16, float16, float64, int8, int16, int32, int64, uint8, bool, "
+       "uint16, uint32, uint64"},
       {"name of a type", [](Json& j) { j["types"]["bool"] = {"int8"}; }, "a type already"},
   };
   for (const Refusal& refusal : refusals) {

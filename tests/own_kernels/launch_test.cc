@@ -49,8 +49,45 @@ TEST_F(OwnKernelLaunchTest, IntegerThatIsNoneIsRefused) {
   for (const double value : {99.5, -1.0, std::nan(""), 0x1p53, -0x1p63, 1e300}) {
     const auto outcome = call.run(engine.get(), create(swiglu()), value);
     EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT) << value;
-    EXPECT_THAT(outcome.message, HasSubstr("argument `n` is")) << value;
+    EXPECT_THAT(outcome.message, HasSubstr("give an integer from 0 to 2^53 - 1")) << value;
   }
+}
+
+TEST_F(OwnKernelLaunchTest, IntegerThatIsInNoKeyMayBeNegativeWithinItsType) {
+  const auto engine = make_engine();
+  Json json = swiglu();
+  json["arguments"].push_back({"step", "int16", 1});
+  const auto* const kernel = create(json);
+  SwigluCall call(100);
+  const auto run = [&](double step) {
+    const double scalars[] = {100, step};
+    dorajit_error* error = nullptr;
+    const auto status = dorajit_kernel_launch(engine.get(), nullptr, kernel,
+                                              call.describe()->pointers, 3, scalars, 2, &error);
+    return bindings::take(status, error);
+  };
+  for (const double step : {-32768.0, 0.0, 32767.0}) EXPECT_EQ(run(step).status, DORAJIT_OK);
+  EXPECT_EQ(launches().size(), 3U);
+  for (const double step : {-32769.0, 0.5, 32768.0, std::nan("")}) {
+    const auto outcome = run(step);
+    EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT) << step;
+    EXPECT_THAT(outcome.message, HasSubstr("give an integer from -32768 to 32767"));
+  }
+}
+
+TEST_F(OwnKernelLaunchTest, TensorWithoutTheConstantDimensionIsRefused) {
+  const auto engine = make_engine();
+  Json json = swiglu();
+  for (int i = 0; i < 3; ++i) json["arguments"][static_cast<std::size_t>(i)][2] = "T[1000]";
+  json["key"] = {"n"};
+  const auto* const kernel = create(json);
+  SwigluCall call(1000);
+  EXPECT_EQ(call.run(engine.get(), kernel).status, DORAJIT_OK);
+  SwigluCall other(999);
+  const auto outcome = other.run(engine.get(), kernel);
+  EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
+  EXPECT_THAT(outcome.message,
+              HasSubstr("argument `gate` has 999 elements along a dimension of 1000"));
 }
 
 TEST_F(OwnKernelLaunchTest, IntegerBeyondItsTypeIsRefused) {

@@ -48,6 +48,33 @@ TEST_F(OwnKernelTuningTest, FastestConfigRunsFromTheFirstCallOn) {
   EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
 }
 
+TEST_F(OwnKernelTuningTest, BestConfigThatFitsRunsWhereTheWinnerDoesNot) {
+  Json json = swiglu();
+  json["constraint"] = "n % VEC == 0 and (BLOCK < 512 or n >= 4000)";
+  behaviours()["swiglu<512, 4>"].time_ns = 1e5;
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  const auto explained = [](dorajit_engine* engine, const dorajit_operation* kernel,
+                            std::int64_t n) {
+    SwigluCall call(n);
+    const auto given = static_cast<double>(n);
+    dorajit_explanation found{};
+    found.struct_size = sizeof found;
+    EXPECT_EQ(dorajit_kernel_explain(engine, kernel, call.describe()->pointers, 3, &given, 1,
+                                     &found, nullptr),
+              DORAJIT_OK);
+    return std::format("{}, {}", found.config, found.source);
+  };
+  const auto* const kernel = create(json);
+  for (const std::string source : {"tuned", "user database"}) {
+    const auto engine = make_engine();
+    EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<512, 4>");
+    EXPECT_EQ(winner_of(engine.get(), kernel, 3600), "swiglu<128, 4>");
+    EXPECT_EQ(winner_of(engine.get(), kernel, 4000), "swiglu<512, 4>");
+    EXPECT_EQ(explained(engine.get(), kernel, 4096), "BLOCK=512-VEC=4, " + source);
+    EXPECT_EQ(explained(engine.get(), kernel, 3600), "BLOCK=128-VEC=4, " + source);
+  }
+}
+
 TEST_F(OwnKernelTuningTest, OnlyConfigRunsUntuned) {
   Json json = swiglu();
   json["parameters"] = {{"BLOCK", {128}}, {"VEC", {4}}};
@@ -111,6 +138,36 @@ TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {
   const auto engine = make_engine();
   // With the room that guards take: tuning runs on buffers of its own.
   EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4096), "swiglu<128, 8>");
+}
+
+TEST_F(OwnKernelTuningTest, OutputThatIsNotWrittenWholeIsReported) {
+  for (const char* entry : {"swiglu<256, 1>", "swiglu<128, 4>"}) {
+    behaviours()[entry].time_ns = 1e5;
+    behaviours()[entry].leaves = 96;
+  }
+  Json json = swiglu();
+  json["name"] = "leaves_some";
+  set_variable("DORAJIT_LOG", "warning");
+  const auto engine = make_engine();
+  const bindings::LogCapture log;
+  SwigluCall call(4096);
+  EXPECT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_THAT(log.text(), HasSubstr("does not write all of its outputs"));
+  EXPECT_THAT(log.text(), HasSubstr("`out`: 96 of 4096 elements are left as they were"));
+}
+
+TEST_F(OwnKernelTuningTest, OutputThatIsReadBeforeItIsWrittenIsReported) {
+  behaviours()["swiglu<256, 1>"].adds_to_out = true;
+  Json json = swiglu();
+  json["name"] = "reads_out";
+  set_variable("DORAJIT_LOG", "warning");
+  const auto engine = make_engine();
+  const bindings::LogCapture log;
+  SwigluCall call(4096);
+  EXPECT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_THAT(log.text(), HasSubstr("reads an output before it writes it"));
 }
 
 TEST_F(OwnKernelTuningTest, CandidateThatCrashesItsCompilingProcessIsQuarantined) {

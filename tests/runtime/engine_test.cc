@@ -83,10 +83,10 @@ class EngineTest : public testing::Test {
   launch::ConfigAnswer find_ready(Engine& engine) {
     const auto views = operands();
     const double scale = 0.5;
-    const auto plan = engine.find_ready(
+    const auto ready = engine.find_ready(
         {.operation = &kernels::operation("compose"), .operands = views, .scalars = {&scale, 1}});
-    EXPECT_TRUE(plan && *plan != nullptr);
-    return plan && *plan != nullptr ? (*plan)->answer : launch::ConfigAnswer{};
+    EXPECT_TRUE(ready && ready->plan != nullptr);
+    return ready && ready->plan != nullptr ? ready->plan->answer : launch::ConfigAnswer{};
   }
 
   static int processors() { return device::CpuDevice().info().traits.processors; }

@@ -18,10 +18,9 @@ LaunchPlan plan_for(std::int64_t cols, int block_size = 1) {
   return {.key = make_plan_key(problem, {}),
           .problem = problem,
           .device = nullptr,
-          .kernel = nullptr,
           .answer = {.config = config},
-          .problem_text = {},
-          .config_text = {}};
+          .choices = {},
+          .problem_text = {}};
 }
 
 TEST(PlanTable, FindsInsertedPlansAfterGrowing) {

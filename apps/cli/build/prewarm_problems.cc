@@ -235,7 +235,7 @@ std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation
   std::size_t next = 0;
   for (std::size_t i = 0; i < operation.dimensions.size(); ++i) {
     const kernels::Dimension& dimension = operation.dimensions[i];
-    if (dimension.keying == kernels::Keying::kDerived) continue;
+    if (dimension.keying >= kernels::Keying::kDerived) continue;
     if (!wanted.listed.empty()) {
       if (next == wanted.listed.size()) return std::nullopt;
       sizes[i] = wanted.listed[next++];

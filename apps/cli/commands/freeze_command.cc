@@ -16,6 +16,7 @@
 #include "autotune/engine_factory.h"
 #include "autotune/sources/locked_config_source.h"
 #include "cache/files/output_file.h"
+#include "cache/records/device_models.h"
 #include "cache/records/lock_file.h"
 #include "kernel_templates/config_text.h"
 
@@ -87,7 +88,7 @@ Result<std::vector<launch::Problem>> wanted_problems(const ChosenDevice& chosen,
   const std::vector<cache::Winner> winners = store.winners();
   DORAJIT_TRY(store.readable());
   for (const cache::Winner& winner : winners) {
-    if (winner.device != chosen.device->info().fingerprint) continue;
+    if (!cache::is_same_model(winner.device, chosen.device->info().fingerprint)) continue;
     if (const auto problem = parse_key(winner.problem)) {
       problems.push_back(*problem);
     } else {

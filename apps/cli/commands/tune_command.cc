@@ -46,7 +46,7 @@ Json tuned_json(const Tuned& tuned) {
   const kernels::Sizes sizes = tuned.problem.largest_sizes();
   const auto& dimensions = tuned.problem.variant.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
-    if (dimensions[i].keying == kernels::Keying::kDerived) continue;
+    if (dimensions[i].keying >= kernels::Keying::kDerived) continue;
     const bool is_bucketed = dimensions[i].keying == kernels::Keying::kBucketed;
     row[std::string(dimensions[i].name) + (is_bucketed ? "_up_to" : "")] = sizes[i];
   }

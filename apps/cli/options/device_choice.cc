@@ -4,6 +4,7 @@
 #include <format>
 
 #include "autotune/engine_factory.h"
+#include "cache/records/device_models.h"
 #include "runtime/device/cuda/cuda_device.h"
 
 namespace dorajit::cli {
@@ -70,7 +71,7 @@ Result<DeviceFilter> device_filter(const Settings& settings, std::string_view te
   const auto parts = autotune::make_engine(settings);
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, text));
   return [own = chosen.device->info().fingerprint](std::string_view fingerprint) {
-    return fingerprint == own;
+    return cache::is_same_model(fingerprint, own);
   };
 }
 

@@ -63,7 +63,9 @@ std::optional<std::int64_t> parse_product(std::string_view text) {
 Result<kernels::Sizes> parse_integers(std::string_view text, const kernels::Operation& kernel) {
   kernels::Sizes sizes{};
   std::vector<std::string_view> missing;
-  for (const kernels::Dimension& one : kernel.dimensions) missing.push_back(one.name);
+  for (const kernels::Dimension& one : kernel.dimensions) {
+    if (one.keying < kernels::Keying::kDerived) missing.push_back(one.name);
+  }
   for (const auto part : std::views::split(text, ',')) {
     const std::string_view entry(part);
     const std::size_t equals = std::min(entry.find('='), entry.size());
@@ -109,7 +111,8 @@ Result<kernels::Variant> variant_of(const kernels::Operation& kernel,
     const auto type = kernels::parse_element_type(options.types[i]);
     if (!type) {
       return refuse(std::format(
-          "\"{}\" is none of: f32, bf16, f16, f64, i8, i16, i32, i64, u8, bool", options.types[i]));
+          "\"{}\" is none of: f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool",
+          options.types[i]));
     }
     variant.types[i] = *type;
   }

@@ -12,7 +12,7 @@ namespace dorajit::cli {
 namespace {
 
 bool is_given(const kernels::Dimension& dimension) {
-  return dimension.keying != kernels::Keying::kDerived;
+  return dimension.keying < kernels::Keying::kDerived;
 }
 
 // "--out-features" for `out_features`.

@@ -41,7 +41,7 @@ Html size_cells(const launch::Problem& problem) {
   std::string others;
   std::int64_t last = 0;
   for (std::size_t i = 1; i < dimensions.size(); ++i) {
-    if (dimensions[i].keying == kernels::Keying::kDerived) continue;
+    if (dimensions[i].keying >= kernels::Keying::kDerived) continue;
     others += std::format("{}{}", others.empty() ? "" : " × ", sizes[i]);
     last = sizes[i];
   }

@@ -61,6 +61,15 @@ class LockedConfigSourceTest : public testing::Test {
   std::vector<cache::LockEntry> entries_;
 };
 
+TEST_F(LockedConfigSourceTest, EntryOfADeviceOfTheModelAnswers) {
+  device_.set_fingerprint("fake/40 GiB");
+  freeze(other_config());
+  device_.set_fingerprint("fake/39 GiB");
+  EXPECT_EQ(find(LockedMiss::kFail).config, other_config());
+  device_.set_fingerprint("fake/80 GiB");
+  EXPECT_TRUE(find(LockedMiss::kFail).refusal);
+}
+
 TEST_F(LockedConfigSourceTest, AnswersWithTheConfigOfTheLockFile) {
   freeze(other_config());
   EXPECT_EQ(entries_[0].artifact.size(), 32U);

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <format>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "cache/records/winner_choice.h"
 #include "tests/fakes/fake_device.h"
@@ -135,6 +138,88 @@ TEST_F(TuningConfigSourceTest, WinnerOfAnotherDriverIsTunedAgainAndUsedIfThatFai
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kTuned);
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+TEST_F(TuningConfigSourceTest, EachEnvironmentOnACacheKeepsItsWinner) {
+  for (const std::string folder : {"", "kept"}) {
+    SCOPED_TRACE(folder);
+    statistics_.tuned_problems = 0;
+    const std::string path = folder.empty() ? folder : directory_.file(folder);
+    store_ = cache::TuningStore::open(path);
+    const std::pair<const char*, kernels::Config> environments[] = {{"13.0", space()[1]},
+                                                                    {"13.2", space()[2]}};
+    for (const bool is_tuned : {false, true}) {
+      for (const auto& [driver, fastest] : environments) {
+        if (!folder.empty()) store_ = cache::TuningStore::open(path);
+        device_.set_driver(driver);
+        device_.set_time_ns(fastest, 0.5e6);
+        const auto answer = make_source().find(problem_, device_, kernels_);
+        device_.set_time_ns(fastest, tests::FakeDevice::kOrdinaryTimeNs);
+        EXPECT_EQ(answer.origin, is_tuned ? ConfigOrigin::kUserDatabase : ConfigOrigin::kTuned);
+        EXPECT_EQ(answer.config, fastest) << driver;
+      }
+    }
+    EXPECT_EQ(statistics_.tuned_problems, 2);
+  }
+}
+
+TEST_F(TuningConfigSourceTest, WinnerOfOtherKernelsDoesNotHideAnOlderOneOfThese) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  make_source().find(problem_, device_, kernels_);
+  auto other =
+      winner_of(problem_, space()[2],
+                TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment);
+  other.environment.templates = "other kernels";
+  store_->record({}, other);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+TEST_F(TuningConfigSourceTest, ShippedWinnerIsFoundOnADeviceOfTheModelWithOtherMemory) {
+  auto shipped =
+      winner_of(problem_, space()[2],
+                TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment);
+  shipped.device = "fake/40 GiB";
+  ship(shipped);
+  settings_.tune_policy = TunePolicy::kOff;
+  for (const auto& [fingerprint, origin] :
+       {std::pair("fake/39 GiB", ConfigOrigin::kShippedDatabase),
+        std::pair("fake/45 GiB", ConfigOrigin::kShippedDatabase),
+        std::pair("fake/80 GiB", ConfigOrigin::kNearestDevice)}) {
+    device_.set_fingerprint(fingerprint);
+    const auto answer = make_source().find(problem_, device_, kernels_);
+    EXPECT_EQ(answer.origin, origin) << fingerprint;
+    EXPECT_EQ(answer.config, space()[2]) << fingerprint;
+  }
+}
+
+TEST_F(TuningConfigSourceTest, WinnerOfTheDeviceItselfIsPreferredToOneOfItsModel) {
+  const auto now = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
+  store_ = cache::TuningStore::open(directory_.file("models"));
+  for (const int i : {0, 1, 2}) {
+    auto winner = winner_of(problem_, space()[static_cast<std::size_t>(i)], now);
+    winner.device = std::format("fake/{} GiB", 39 + i);
+    store_->record({}, winner);
+  }
+  store_ = cache::TuningStore::open(directory_.file("models"));
+  for (const int i : {0, 1, 2}) {
+    device_.set_fingerprint(std::format("fake/{} GiB", 39 + i));
+    EXPECT_EQ(make_source().find(problem_, device_, kernels_).config,
+              space()[static_cast<std::size_t>(i)]);
+  }
+}
+
+TEST_F(TuningConfigSourceTest, ConfigThatMisbehavedOnADeviceOfTheModelIsNotTried) {
+  device_.set_fingerprint("fake/40 GiB");
+  device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
+  make_source().find(problem_, device_, kernels_);
+  device_.set_fingerprint("fake/39 GiB");
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
+  make_source().find(other, device_, kernels_);
+  for (const auto& trial : store_->trials("fake/39 GiB", to_text(other))) {
+    EXPECT_NE(trial.config, space()[1]);
+  }
 }
 
 TEST_F(TuningConfigSourceTest, WithoutTuningAnswersWithTheNearestShapeThenTheNearestDevice) {

@@ -47,6 +47,17 @@ TEST_F(PinnedConfigsTest, EntryIsFoundByDeviceAndProblem) {
   EXPECT_FALSE(pins().find("cpu", "p/2"));
 }
 
+TEST_F(PinnedConfigsTest, EntryAppliesToDevicesOfTheModel) {
+  ASSERT_TRUE(pins().add(pin("gpu/40 GiB", "p/1", 4)));
+  EXPECT_EQ(pins().find("gpu/39 GiB", "p/1"), pin("", "", 4).config);
+  EXPECT_FALSE(pins().find("gpu/80 GiB", "p/1"));
+  ASSERT_TRUE(pins().add(pin("gpu/39 GiB", "p/1", 2)));
+  EXPECT_EQ(pins().find("gpu/39 GiB", "p/1"), pin("", "", 2).config);
+  EXPECT_EQ(pins().find("gpu/40 GiB", "p/1"), pin("", "", 4).config);
+  EXPECT_TRUE(*pins().remove("gpu/39 GiB", "p/1"));
+  EXPECT_FALSE(pins().find("gpu/40 GiB", "p/1"));
+}
+
 TEST_F(PinnedConfigsTest, LaterEntryReplacesTheEarlierOne) {
   const PinnedConfigs earlier = pins();
   ASSERT_TRUE(earlier.add(pin("cuda", "p/1", 4)));

@@ -30,7 +30,7 @@ class Kernel:
         source: CUDA C++, or the path of a file that ends in .cu or .cuh.
         entry: the __global__ function, with its template arguments.
         arguments: of the function, in its order: (name, "in", "out" or "inout", "T[n, m]") of a tensor,
-            (name, type) of a scalar.
+            (name, type) of a scalar, (name, type, value for tuning) of one that configs do not depend on.
         grid, block: expressions, one for each axis.
         types: the element types that a name of `arguments` may stand for.
         parameters: the values to try of each; template arguments of `entry`, or macros.
@@ -43,6 +43,7 @@ class Kernel:
         limits: what the values of an integer tensor stay below, as {"index": "rows"}: tuning makes up values
             from 0 to below it, or to 127 without one.
         headers: texts that the source includes, by name.
+        include: folders of files that it includes; "cuda" is that of the CUDA Toolkit.
         options: of NVRTC.
 
     Raises:
@@ -50,18 +51,19 @@ class Kernel:
         OSError: the source's file cannot be read.
     """
 
-    def __init__(self, *, name: str, source: str, entry: str, arguments: Sequence[Sequence[str]],
+    def __init__(self, *, name: str, source: str, entry: str, arguments: Sequence[Sequence[Union[str, float]]],
                  grid: Expressions, block: Expressions, types: Optional[Mapping[str, Sequence[str]]] = None,
                  parameters: Optional[Mapping[str, Sequence[int]]] = None,
                  default: Optional[Mapping[str, int]] = None, constraint: str = "",
                  shared_memory: Union[str, int] = "0", key: Optional[Sequence[str]] = None,
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
-                 options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None) -> None:
+                 options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None,
+                 include: Sequence[str] = ()) -> None:
         description = {"name": name, "source": source, "entry": entry, "arguments": arguments, "grid": grid,
                        "block": block, "types": types or {}, "parameters": parameters or {},
                        "default": default or {}, "constraint": constraint, "shared_memory": shared_memory,
                        "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
-                       "limits": limits or {}}
+                       "limits": limits or {}, "include": include}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
             description.update(source=path.read_text(encoding="utf-8"), file=path.name)
@@ -87,7 +89,7 @@ class Kernel:
         self._arguments = arguments
 
     def __repr__(self):
-        listed = ", ".join(" ".join(one) for one in self._arguments)
+        listed = ", ".join(" ".join(map(str, one)) for one in self._arguments)
         return f"dorajit.Kernel({self.name}: {listed})"
 
     def __call__(self, *arguments: Any) -> None:

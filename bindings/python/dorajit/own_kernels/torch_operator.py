@@ -2,9 +2,11 @@
 
 import torch
 
-ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", *_INTEGERS, "bool")
+_NATIVE_HALVES = {"__half": "float16", "__nv_bfloat16": "bfloat16"}
 # The scalars of a description, and their types in schemas.
-PYTHON_TYPES = {"int32": "int", "int64": "int", "float32": "float", "float64": "float"}
+PYTHON_TYPES = {**dict.fromkeys(_INTEGERS, "int"), "bool": "bool", "float32": "float", "float64": "float"}
 
 
 def register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
@@ -15,7 +17,8 @@ def register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
     if missing:
         raise ValueError(f"as_torch_op: argument `shapes` has none for `{missing[0]}`; give a function of "
                          f"{', '.join(one[0] for one in inputs)}")
-    names_of_types = {one[0]: one[2].partition("[")[0].strip() for one in arguments if len(one) > 2}
+    names_of_types = {one[0]: one[2].partition("[")[0].strip() for one in arguments
+                      if one[1] not in PYTHON_TYPES}
     tensors = [place for place, one in enumerate(inputs) if one[1] in ("in", "inout")]
     if not outputs and not any(one[1] == "inout" for one in inputs):
         raise ValueError(f"as_torch_op: {kernel.name} writes nothing")
@@ -26,7 +29,7 @@ def register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
     def type_of(output, values):
         if output in dtypes:
             return dtypes[output](*values)
-        name = names_of_types[output]
+        name = _NATIVE_HALVES.get(names_of_types[output], names_of_types[output])
         if name in ELEMENT_TYPES:
             return getattr(torch, name)
         same = [place for place in tensors if names_of_types[inputs[place][0]] == name]

@@ -1,0 +1,197 @@
+#include "own_kernels/argument.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <format>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+namespace dorajit::own_kernels {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using kernels::ElementType;
+using Kind = Argument::Kind;
+
+// Besides integers.
+constexpr std::pair<std::string_view, ElementType> kTypes[] = {{"float32", ElementType::kFloat32},
+                                                               {"bfloat16", ElementType::kBfloat16},
+                                                               {"float16", ElementType::kFloat16},
+                                                               {"float64", ElementType::kFloat64}};
+constexpr std::pair<std::string_view, ElementType> kNativeHalves[] = {
+    {"__half", ElementType::kFloat16}, {"__nv_bfloat16", ElementType::kBfloat16}};
+constexpr std::pair<std::string_view, Kind> kKinds[] = {
+    {"in", Kind::kIn}, {"out", Kind::kOut}, {"inout", Kind::kInOut}};
+
+std::unexpected<Error> refuse(std::string_view what) { return refuse_field("arguments", what); }
+
+// "T[n, m]"
+Status read_tensor(Argument& argument, std::string_view text) {
+  const std::size_t open = text.find('[');
+  if (open == std::string_view::npos || !text.ends_with(']')) {
+    return refuse(
+        std::format("has `{}` of \"{}\"; write a tensor as \"T[n, m]\"", argument.name, text));
+  }
+  argument.type = trimmed(text.substr(0, open));
+  std::string_view rest = text.substr(open + 1, text.size() - open - 2);
+  for (;;) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    argument.shape.emplace_back(trimmed(rest.substr(0, comma)));
+    if (comma == rest.size()) return {};
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+bool is_scalar_type(std::string_view name) {
+  const auto type = parse_type_name(name);
+  return type && (kernels::as_integer(*type) != nullptr || type == ElementType::kFloat32 ||
+                  type == ElementType::kFloat64);
+}
+
+Status read_scalar(Argument& argument, const Json& json) {
+  argument.kind = Kind::kScalar;
+  argument.type = json[1].get<std::string>();
+  if (json.size() == 2) return {};
+  const Json& value = json[2];
+  if (value.is_string()) {
+    return refuse(std::format("has `{}`, a scalar, with a shape; leave it out", argument.name));
+  }
+  argument.tuned =
+      value.is_boolean() ? static_cast<double>(value.get<bool>()) : value.get<double>();
+  const kernels::IntegerType* const integer = argument.integer();
+  if (integer == nullptr) return {};
+  const auto [least, most] = range_of(*integer);
+  if (*argument.tuned >= least && *argument.tuned <= most &&
+      *argument.tuned == std::floor(*argument.tuned)) {
+    return {};
+  }
+  return refuse(
+      std::format("has for `{}` the value {} for tuning; {} is an integer "
+                  "from {:.0f} to {:.0f}",
+                  argument.name, *argument.tuned, argument.type, least, most));
+}
+
+}  // namespace
+
+std::unexpected<Error> refuse_field(std::string_view field, std::string_view what) {
+  return fail(StatusCode::kInvalidArgument,
+              std::format("kernel description: \"{}\" {}", field, what));
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+bool is_native_half(std::string_view type) {
+  return std::ranges::contains(kNativeHalves, type,
+                               &std::pair<std::string_view, ElementType>::first);
+}
+
+const kernels::IntegerType* Argument::integer() const {
+  if (is_tensor()) return nullptr;
+  const auto known = parse_type_name(type);
+  return known ? kernels::as_integer(*known) : nullptr;
+}
+
+std::pair<double, double> range_of(const kernels::IntegerType& type) {
+  constexpr double kMost = 0x1p53 - 1;
+  const double most = std::min(static_cast<double>(type.most), kMost);
+  const bool is_signed = type.name.starts_with("int");
+  return {is_signed ? std::max(-static_cast<double>(type.most) - 1, -kMost) : 0, most};
+}
+
+std::optional<std::int64_t> constant_of(std::string_view dimension) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(dimension.begin(), dimension.end(), value);
+  const bool is_number = error == std::errc() && end == dimension.end() && value > 0;
+  return is_number ? std::optional(value) : std::nullopt;
+}
+
+std::string_view type_name(ElementType type, bool is_native_half) {
+  const auto* const native =
+      std::ranges::find(kNativeHalves, type, &std::pair<std::string_view, ElementType>::second);
+  if (is_native_half && native != std::end(kNativeHalves)) return native->first;
+  if (const auto* const integer = kernels::as_integer(type)) return integer->name;
+  for (const auto& [name, known] : kTypes) {
+    if (known == type) return name;
+  }
+  return {};
+}
+
+std::optional<ElementType> parse_type_name(std::string_view name) {
+  for (const auto& [known, type] : kTypes) {
+    if (known == name) return type;
+  }
+  for (const auto& [known, type] : kNativeHalves) {
+    if (known == name) return type;
+  }
+  for (const kernels::IntegerType& integer : kernels::kIntegerTypes) {
+    if (integer.name == name) return integer.type;
+  }
+  return std::nullopt;
+}
+
+std::string type_names() {
+  std::string names;
+  const auto add = [&](std::string_view name) {
+    names += std::format("{}{}", names.empty() ? "" : ", ", name);
+  };
+  for (const auto& [name, type] : kTypes) add(name);
+  for (const kernels::IntegerType& integer : kernels::kIntegerTypes) add(integer.name);
+  return names;
+}
+
+Result<Argument> read_argument(const Json& json) {
+  const bool is_entry =
+      json.is_array() && json.size() >= 2 && json.size() <= 3 && json[0].is_string() &&
+      json[1].is_string() &&
+      (json.size() == 2 || json[2].is_string() || json[2].is_number() || json[2].is_boolean());
+  if (!is_entry) {
+    return refuse(
+        "has an entry that is not [name, \"in\", \"out\" or \"inout\", "
+        "\"T[n]\"], [name, type of a scalar] or [name, type, value for tuning]");
+  }
+  Argument argument{.name = json[0].get<std::string>(), .kind = Kind::kIn};
+  const std::string kind = json[1].get<std::string>();
+  if (is_scalar_type(kind)) {
+    DORAJIT_TRY(read_scalar(argument, json));
+    return argument;
+  }
+  const auto* const found =
+      std::ranges::find(kKinds, kind, &std::pair<std::string_view, Kind>::first);
+  if (found == std::end(kKinds)) {
+    return refuse(
+        std::format("has `{}` of kind \"{}\"; there are in, out and inout, and "
+                    "float32, float64, bool and integers (int32, uint8, ...) for scalars",
+                    argument.name, kind));
+  }
+  argument.kind = found->second;
+  if (json.size() != 3 || !json[2].is_string()) {
+    return refuse(
+        std::format("has `{}`, a tensor, without its shape; add \"T[n]\"", argument.name));
+  }
+  DORAJIT_TRY(read_tensor(argument, json[2].get<std::string>()));
+  return argument;
+}
+
+Json to_json(const Argument& argument) {
+  const auto* const kind =
+      std::ranges::find(kKinds, argument.kind, &std::pair<std::string_view, Kind>::second);
+  Json entry = {argument.name, argument.is_tensor() ? kind->first : argument.type};
+  if (argument.is_tensor()) {
+    std::string shape;
+    for (const std::string& dimension : argument.shape) {
+      shape += std::format("{}{}", shape.empty() ? "" : ", ", dimension);
+    }
+    entry.push_back(std::format("{}[{}]", argument.type, shape));
+  } else if (argument.tuned) {
+    entry.push_back(*argument.tuned);
+  }
+  return entry;
+}
+
+}  // namespace dorajit::own_kernels

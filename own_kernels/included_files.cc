@@ -1,0 +1,272 @@
+#include "own_kernels/included_files.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <format>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/hash.h"
+#include "runtime/base/own_location.h"
+#include "runtime/base/regular_file.h"
+
+namespace dorajit::own_kernels {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxFiles = 4096;
+constexpr std::string_view kToolkit = "cuda";
+constexpr const char* kHeaderOfToolkit = "cuda_fp16.h";
+
+// The toolkit has none of these; its own C++ library defines the types in the same way.
+constexpr std::string_view kIntegers =
+    "#pragma once\n"
+    "using int8_t = signed char; using uint8_t = unsigned char;\n"
+    "using int16_t = short; using uint16_t = unsigned short;\n"
+    "using int32_t = int; using uint32_t = unsigned int;\n"
+    "using int64_t = long long; using uint64_t = unsigned long long;\n"
+    "using intptr_t = long long; using uintptr_t = unsigned long long;\n"
+    "namespace std {\n"
+    "using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t;\n"
+    "using ::uint32_t; using ::int64_t; using ::uint64_t; using ::intptr_t; using ::uintptr_t;\n"
+    "}\n";
+constexpr std::string_view kSizes =
+    "#pragma once\n"
+    "using size_t = decltype(sizeof(0)); using ptrdiff_t = long;\n"
+    "namespace std { using ::size_t; using ::ptrdiff_t; using nullptr_t = decltype(nullptr); }\n";
+constexpr std::pair<std::string_view, std::string_view> kStandardHeaders[] = {
+    {"cstdint", kIntegers}, {"stdint.h", kIntegers}, {"cstddef", kSizes}, {"stddef.h", kSizes}};
+
+std::unexpected<Error> refuse(std::string what) {
+  return fail(StatusCode::kInvalidArgument, "kernel description: \"include\" " + std::move(what));
+}
+
+fs::path folder_in(const char* variable, const char* below) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? fs::path(value) / below : fs::path();
+}
+
+// The headers of the wheels in the site-packages of an environment.
+void add_wheels(const fs::path& site_packages, std::vector<fs::path>& found) {
+  for (const char* package : {"cu13", "cuda_runtime"}) {
+    found.push_back(site_packages / "nvidia" / package / "include");
+  }
+}
+
+std::vector<fs::path> toolkit_folders() {
+  std::vector<fs::path> possible = {folder_in("CUDA_PATH", "include"),
+                                    folder_in("CUDA_HOME", "include")};
+  add_wheels(fs::path(folder_of_this_code()).parent_path(), possible);
+  std::error_code ignored;
+  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    for (const auto& entry : fs::directory_iterator(folder_in(variable, "lib"), ignored)) {
+      add_wheels(entry.path() / "site-packages", possible);
+    }
+  }
+  possible.emplace_back("/usr/local/cuda/include");
+  const auto found = std::ranges::find_if(possible, [&](const fs::path& folder) {
+    return !folder.empty() && fs::exists(folder / kHeaderOfToolkit, ignored);
+  });
+  if (found == possible.end()) return {};
+  // Where the toolkit and the wheels have CUB, Thrust and libcu++.
+  return {*found, *found / "cccl", found->parent_path().parent_path() / "cuda_cccl/include"};
+}
+
+Result<std::vector<fs::path>> folders_of(const Description& description) {
+  std::vector<fs::path> folders;
+  for (const std::string& name : description.include) {
+    if (name == kToolkit) {
+      const auto toolkit = toolkit_folders();
+      if (toolkit.empty()) {
+        return refuse(
+            std::format("has \"cuda\", but no toolkit was found by CUDA_PATH, CUDA_HOME "
+                        "and the Python environment; give its folder that has {}",
+                        kHeaderOfToolkit));
+      }
+      folders.insert(folders.end(), toolkit.begin(), toolkit.end());
+      continue;
+    }
+    std::error_code ignored;
+    if (!fs::is_directory(name, ignored)) {
+      return refuse(std::format("has \"{}\", which is no folder", name.substr(0, 500)));
+    }
+    folders.push_back(fs::absolute(name, ignored));
+  }
+  return folders;
+}
+
+// What stands between the quotes or brackets of an #include.
+struct Included {
+  std::size_t at;
+  std::string_view name;
+  bool is_quoted;
+};
+
+std::vector<Included> includes_of(std::string_view text) {
+  constexpr std::string_view kWord = "include";
+  std::vector<Included> found;
+  const auto skip_blanks = [&](std::size_t at) {
+    return std::min(text.find_first_not_of(" \t", at), text.size());
+  };
+  for (std::size_t line = 0; line < text.size();) {
+    const std::size_t end = std::min(text.find('\n', line), text.size());
+    std::size_t at = skip_blanks(line);
+    if (at < end && text[at] == '#' && text.substr(skip_blanks(at + 1)).starts_with(kWord)) {
+      at = skip_blanks(skip_blanks(at + 1) + kWord.size());
+      const bool is_quoted = at < end && text[at] == '"';
+      if (is_quoted || (at < end && text[at] == '<')) {
+        const std::size_t close = text.find(is_quoted ? '"' : '>', at + 1);
+        if (close < end) found.push_back({at + 1, text.substr(at + 1, close - at - 1), is_quoted});
+      }
+    }
+    line = end + 1;
+  }
+  return found;
+}
+
+// Follows includes through folders.
+class Reader {
+ public:
+  Reader(Description& description, std::vector<fs::path> folders)
+      : description_(description), folders_(std::move(folders)) {}
+
+  // Reads what a text includes. `path`: of the file that has it; empty if it is none. Includes that
+  // are found beside the file get their names from the folders: NVRTC knows no folders.
+  Status follow(std::string& text, const fs::path& path) {
+    std::string renamed;
+    std::size_t done = 0;
+    for (const auto& [at, name, is_quoted] : includes_of(text)) {
+      DORAJIT_ASSIGN(const auto known, find(std::string(name), is_quoted ? path : fs::path()));
+      if (!known || *known == name) continue;
+      renamed += std::string_view(text).substr(done, at - done);
+      renamed += *known;
+      done = at + name.size();
+    }
+    if (done > 0) text = renamed + text.substr(done);
+    return {};
+  }
+
+  Status read_all() {
+    // Both lists grow meanwhile.
+    for (std::size_t i = 0; i < description_.included.size(); ++i) {
+      std::string text = std::move(description_.included[i].text);
+      const fs::path path = paths_[i];
+      DORAJIT_TRY(follow(text, path));
+      description_.included[i].hash = hash_hex(text);
+      description_.included[i].text = std::move(text);
+    }
+    std::ranges::sort(description_.included, {}, &IncludedFile::name);
+    return {};
+  }
+
+  // The name by which a program includes the file; nothing for a file that is nowhere.
+  Result<std::optional<std::string>> find(const std::string& name, const fs::path& from) {
+    std::error_code ignored;
+    if (!from.empty()) {
+      const fs::path beside = (from.parent_path() / name).lexically_normal();
+      if (fs::is_regular_file(beside, ignored)) return add(beside);
+    }
+    if (std::ranges::contains(description_.headers, name, &kernels::SourceFile::name)) return name;
+    for (const fs::path& folder : folders_) {
+      const fs::path path = (folder / name).lexically_normal();
+      if (fs::is_regular_file(path, ignored)) return add(path);
+    }
+    const auto* const standard = std::ranges::find(
+        kStandardHeaders, name, &std::pair<std::string_view, std::string_view>::first);
+    if (standard == std::end(kStandardHeaders)) return std::nullopt;
+    if (names_.try_emplace(name, name).second) append(name, std::string(standard->second), {});
+    return name;
+  }
+
+ private:
+  Result<std::optional<std::string>> add(const fs::path& path) {
+    if (const auto known = names_.find(path.string()); known != names_.end()) return known->second;
+    if (names_.size() >= kMaxFiles) {
+      return refuse(std::format("leads to more than {} files", kMaxFiles));
+    }
+    auto text = read_regular_file(path.string(), kMaxFileBytes);
+    if (!text) return refuse(std::format("leads to {}, but {}", path.string(), text.error()));
+    if (text->contains('\0'))
+      return refuse(std::format("leads to {}, which has a zero byte", path.string()));
+    std::string name = path.string();
+    for (const fs::path& folder : folders_) {
+      const std::string within = path.lexically_relative(folder).string();
+      const bool is_taken =
+          std::ranges::contains(description_.included, within, &IncludedFile::name) ||
+          std::ranges::contains(description_.headers, within, &kernels::SourceFile::name);
+      if (within.empty() || within.starts_with("..") || is_taken) continue;
+      if (within.size() < name.size()) name = within;
+    }
+    names_.emplace(path.string(), name);
+    append(name, *std::move(text), path);
+    return name;
+  }
+
+  void append(const std::string& name, std::string text, const fs::path& path) {
+    description_.included.push_back({.name = name, .hash = {}, .text = std::move(text)});
+    paths_.push_back(path);
+  }
+
+  Description& description_;
+  const std::vector<fs::path> folders_;
+  std::map<std::string, std::string> names_;  // by path
+  std::vector<fs::path> paths_;               // of `included`
+};
+
+}  // namespace
+
+std::vector<std::string_view> headers_of_types(const Description& description) {
+  if (!description.has_native_halves) return {};
+  const auto has = [&](kernels::ElementType type) {
+    return std::ranges::any_of(description.types,
+                               [&](const TypeChoice& choice) {
+                                 return std::ranges::contains(choice.types, type);
+                               }) ||
+           std::ranges::any_of(description.arguments, [&](const Argument& argument) {
+             return argument.is_tensor() && parse_type_name(argument.type) == type;
+           });
+  };
+  std::vector<std::string_view> headers;
+  if (has(kernels::ElementType::kFloat16)) headers.emplace_back("cuda_fp16.h");
+  if (has(kernels::ElementType::kBfloat16)) headers.emplace_back("cuda_bf16.h");
+  return headers;
+}
+
+Status read_included_files(Description& description) {
+  DORAJIT_ASSIGN(std::vector<fs::path> folders, folders_of(description));
+  Reader reader(description, std::move(folders));
+  for (const std::string_view header : headers_of_types(description)) {
+    DORAJIT_ASSIGN(const auto found, reader.find(std::string(header), {}));
+    if (found) continue;
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("kernel description: \"types\" or \"arguments\" has a type of {}, which "
+                    "is in no folder of \"include\"; add \"cuda\"",
+                    header));
+  }
+  DORAJIT_TRY(reader.follow(description.source.text, {}));
+  for (kernels::SourceFile& header : description.headers) {
+    DORAJIT_TRY(reader.follow(header.text, {}));
+  }
+  return reader.read_all();
+}
+
+Status find_included_files(Description& description, ArtifactStore* store) {
+  for (IncludedFile& file : description.included) {
+    auto kept = store != nullptr ? store->find(file.hash) : std::nullopt;
+    if (!kept || hash_hex(kept->code) != file.hash) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("kernel description: \"included\" has {}, which is not kept here; "
+                              "give \"include\"",
+                              file.name.substr(0, 200)));
+    }
+    file.text = std::move(kept->code);
+  }
+  return {};
+}
+
+}  // namespace dorajit::own_kernels
