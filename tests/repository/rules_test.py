@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import budget_rule
 import docs_rule
 import file_rule
 import include_rule
@@ -38,6 +39,10 @@ GOOD_TREE = {
     "apps/cli/main.cc": '#include "apps/cli/commands/tune.h"\n',
     "apps/daemon/main.cc": '#include "apps/cli/terminal/output.h"\n',
     "include/dorajit/dorajit.h": "#include <dlpack/dlpack.h>\n",
+    "tests/repository/line_budgets.txt": "# folder lines\n" + "".join(
+        f"{folder} 450\n" for folder in ("apps autotune bindings cache docs include kernel_templates runtime runtime/base "
+                                        "tests").split()),
+    "docs/page.md": "\n",
     "bindings/python/dorajit/norms/gain.py": "from dorajit import errors\nfrom dorajit.operations import table\n",
 }
 
@@ -58,7 +63,7 @@ class RulesTest(unittest.TestCase):
         self.assertTrue(found[0].startswith(file), found[0])
 
     def test_valid_tree_passes(self):
-        for rule in (include_rule, file_rule, docs_rule, names_rule, python_import_rule):
+        for rule in (budget_rule, include_rule, file_rule, docs_rule, names_rule, python_import_rule):
             self.assertEqual(self.violations(rule, {}), [])
 
     def test_include_of_a_higher_layer_is_rejected(self):
@@ -132,6 +137,15 @@ class RulesTest(unittest.TestCase):
     def test_long_file_is_rejected(self):
         self.assertEqual(self.violations(file_rule, {"cache/long.cc": "\n" * 400}), [])
         self.assert_rejects(file_rule, "cache/long.cc", "\n" * 401)
+
+    def test_folder_beyond_its_budget_is_rejected(self):
+        self.assertEqual(self.violations(budget_rule, {"runtime/base/long.h": "\n" * 300}), [])
+        for name, text in (("runtime", "runtime/launch/long.h"), ("runtime/base", "runtime/base/long.h")):
+            found = self.violations(budget_rule, {text: "\n" * 460})
+            self.assertTrue(any(one.startswith(f"{name}/: 4") for one in found), found)
+
+    def test_folder_without_a_budget_is_rejected(self):
+        self.assert_rejects(budget_rule, "elsewhere/new.py", "")
 
     def test_expectation_about_the_time_that_passes_is_rejected(self):
         self.assert_rejects(file_rule, "tests/cache/bad_test.cc",
