@@ -78,7 +78,7 @@ DORAJIT_FORMULA T exponential(T x) {
   return sum * E::power_of_two(shifted);
 }
 
-// 1 / d, correctly rounded, for 1 <= d < 2^126 (2^1022 in double); otherwise any number.
+// 1 / d, correctly rounded, for 1 <= d < 2^126; otherwise any number.
 DORAJIT_FORMULA float reciprocal(float d) {
 #ifdef __CUDA_ARCH__
   // A step of Newton's method rounds the device's approximation correctly, as in its own division,
@@ -90,17 +90,7 @@ DORAJIT_FORMULA float reciprocal(float d) {
   return 1.0f / d;
 #endif
 }
-DORAJIT_FORMULA double reciprocal(double d) {
-#ifdef __CUDA_ARCH__
-  double near;  // 20 bits, then 40, then 60 before rounding
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(near) : "d"(d));
-  const double rest = fused_multiply_add(-d, near, 1.0);
-  near = fused_multiply_add(fused_multiply_add(rest, rest, rest), near, near);
-  return fused_multiply_add(near, fused_multiply_add(-d, near, 1.0), near);
-#else
-  return 1.0 / d;
-#endif
-}
+DORAJIT_FORMULA double reciprocal(double d) { return 1.0 / d; }
 
 // 1 / (1 + e^-x); 0 where it is less than e^-kMost, about 1e-38 or 1e-308. 1 for NaN.
 template <class T>

@@ -74,28 +74,19 @@ constexpr StreamingSpace kSpace = {.builtin = kBuiltinColumnSums,
                                    .add_cuda_configs = add_cuda_configs,
                                    .cpu_choices = cpu_choices};
 
-// The trees of several sums do not fit the registers of large programs: with f64 none of 16 warps,
-// otherwise none over many rows.
-bool fits_registers(const Variant& variant, const SpaceTraits& traits, const Config& config) {
-  if (traits.kind != DeviceKind::kCuda || variant.operation->num_sums() <= 1) return true;
-  const int most_rows = compute_type(variant) == ElementType::kFloat64 ? 0 : 512;
-  return config[kWarps] < 16 || config[kRowsOfProgram] <= most_rows;
-}
-
 Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
-  Config config = default_config(kSpace, variant, traits, vector_width);
-  if (!fits_registers(variant, traits, config)) config.set(kWarps, 8);
-  return config;
+  return default_config(kSpace, variant, traits, vector_width);
 }
 
 std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind) {
   std::vector<Config> configs = config_space(kSpace, variant, traits, vector_width, kind);
-  const Config first = choose_default(variant, traits, vector_width);
-  std::erase_if(configs, [&](const Config& config) {
-    return config == first || !fits_registers(variant, traits, config);
-  });
-  configs.insert(configs.begin(), first);
+  // The trees of several sums over many rows do not fit the registers of large programs.
+  if (traits.kind == DeviceKind::kCuda && variant.operation->num_sums() > 1) {
+    std::erase_if(configs, [](const Config& config) {
+      return config[kWarps] >= 16 && config[kRowsOfProgram] > 512;
+    });
+  }
   return configs;
 }
 

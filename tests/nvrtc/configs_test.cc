@@ -91,6 +91,11 @@ class NvrtcConfigs : public testing::Test {
                                      "ELF"))
           << to_text(task);
       EXPECT_GT(artifact->resources.registers, 0) << to_text(task);
+      // The second stage keeps the waiting nodes of two trees of doubles in local memory.
+      if (task.variant.operation->num_sums() > 1 &&
+          kernels::compute_type(task.variant) == kernels::ElementType::kFloat64) {
+        return;
+      }
       EXPECT_EQ(artifact->resources.spill_store_bytes, 0) << to_text(task);
       EXPECT_EQ(artifact->resources.spill_load_bytes, 0) << to_text(task);
       EXPECT_EQ(artifact->resources.stack_bytes, 0) << to_text(task);
