@@ -127,8 +127,8 @@ TEST_F(CliModelFiles, ProblemsAreOfADoraLayer) {
   const std::set<std::string> problems(document["problems"].begin(), document["problems"].end());
   // Three widths and two numbers of tokens: four operations with them, one more with and without a
   // bias and with and without what training needs, one in two forms, one on a row, two kinds of
-  // gain.
-  EXPECT_EQ(problems.size(), (3 * (4 + 4 + 2) * 2 + 3) * 2);
+  // gain. Three gated activations, whose backward pass alone has gains.
+  EXPECT_EQ(problems.size(), (3 * (4 + 4 + 2) * 2 + 3) * 2 + 3 * (3 * 2) * (1 + 2));
   for (const char* expected :
        {"compose/bf16,bf16,f32,bf16/v8/c4096/r0", "compose/bf16,bf16,bf16,bf16/v8/c1024/r9",
         "compose_inner/bf16,bf16,f32,bf16,bf16/v8/c14336/r9",
