@@ -53,21 +53,24 @@ std::vector<cache::Trial> records_of(const std::vector<TrialResult>& results,
 // The configs that were measured with the winner, the fastest first. `trials` are in order of
 // recording.
 std::vector<kernels::Config> runners_up(const kernels::Config& winner,
-                                        std::vector<cache::Trial> trials,
+                                        const std::vector<cache::Trial>& trials,
                                         const TuningSession& session) {
   const auto won = std::ranges::find_last(trials, winner, &cache::Trial::config);
   if (won.empty()) return {};
-  const cache::Trial run = won.front();
-  std::erase_if(trials, [&](const cache::Trial& trial) {
-    return trial.verdict != cache::Verdict::kOk || !(trial.median_ns > 0) ||
-           trial.environment != run.environment || trial.created_unix_s != run.created_unix_s ||
-           trial.host != run.host || trial.config == winner ||
-           std::ranges::contains(session.quarantined, trial.config) ||
-           !std::ranges::contains(session.space, trial.config);
-  });
-  std::ranges::sort(trials, {}, &cache::Trial::median_ns);
+  const cache::Trial& run = won.front();
+  std::vector<const cache::Trial*> others;
+  for (const cache::Trial& trial : trials) {
+    if (trial.verdict == cache::Verdict::kOk && trial.median_ns > 0 &&
+        trial.environment == run.environment && trial.created_unix_s == run.created_unix_s &&
+        trial.host == run.host && trial.config != winner &&
+        !std::ranges::contains(session.quarantined, trial.config) &&
+        std::ranges::contains(session.space, trial.config)) {
+      others.push_back(&trial);
+    }
+  }
+  std::ranges::sort(others, {}, &cache::Trial::median_ns);
   std::vector<kernels::Config> configs;
-  for (const cache::Trial& trial : trials) configs.push_back(trial.config);
+  for (const cache::Trial* trial : others) configs.push_back(trial->config);
   return configs;
 }
 
