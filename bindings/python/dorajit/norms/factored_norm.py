@@ -114,7 +114,7 @@ def _parts(tensor, size, dim):
 
 
 def _squares(matrix, dtype, size):
-    sums = torch.zeros(matrix.shape[0], dtype=dtype, device=matrix.device)
+    sums = matrix.new_zeros(matrix.shape[0], dtype=dtype)
     for row in range(0, matrix.shape[0], size.rows):
         block, into = matrix[row:row + size.rows], sums[row:row + size.rows]
         for column in range(0, matrix.shape[1], size.columns):
