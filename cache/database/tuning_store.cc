@@ -16,7 +16,7 @@ namespace dorajit::cache {
 TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions& options)
     : cache_dir_(cache_dir),
       options_(options),
-      pins_(cache_dir, options.trust),
+      pins_(cache_dir, options.trust, options.lock),
       state_(std::make_unique<State>(cache_dir, options).release()) {}
 
 TuningStore::~TuningStore() {
