@@ -9,7 +9,6 @@
 
 #include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
-#include "apps/cli/terminal/interruption.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/program.h"
 #include "autotune/engine_factory.h"
@@ -141,8 +140,5 @@ ExitCode run_command_line(int argc, char** argv) {
 }  // namespace dorajit::cli
 
 int main(int argc, char** argv) {
-  return dorajit::cli::run_program([&] {
-    dorajit::cli::clean_up_when_interrupted();
-    return dorajit::cli::run_command_line(argc, argv);
-  });
+  return dorajit::cli::run_program([&] { return dorajit::cli::run_command_line(argc, argv); });
 }
