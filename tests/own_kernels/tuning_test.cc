@@ -36,6 +36,19 @@ class OwnKernelTuningTest : public OwnKernelTest {
     EXPECT_TRUE(call.is_right());
     return launches().empty() ? "" : launches().back().entry;
   }
+
+  // What a call logs whose kernel, of that name, cannot be tuned.
+  std::string log_of_untuned_call(const char* name) {
+    Json json = swiglu();
+    json["name"] = name;
+    set_variable("DORAJIT_LOG", "warning");
+    const auto engine = make_engine();
+    const bindings::LogCapture log;
+    SwigluCall call(4096);
+    EXPECT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+    EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+    return log.text();
+  }
 };
 
 TEST_F(OwnKernelTuningTest, FastestConfigRunsFromTheFirstCallOn) {
@@ -145,29 +158,14 @@ TEST_F(OwnKernelTuningTest, OutputThatIsNotWrittenWholeIsReported) {
     behaviours()[entry].time_ns = 1e5;
     behaviours()[entry].leaves = 96;
   }
-  Json json = swiglu();
-  json["name"] = "leaves_some";
-  set_variable("DORAJIT_LOG", "warning");
-  const auto engine = make_engine();
-  const bindings::LogCapture log;
-  SwigluCall call(4096);
-  EXPECT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
-  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
-  EXPECT_THAT(log.text(), HasSubstr("does not write all of its outputs"));
-  EXPECT_THAT(log.text(), HasSubstr("`out`: 96 of 4096 elements are left as they were"));
+  const std::string log = log_of_untuned_call("leaves_some");
+  EXPECT_THAT(log, HasSubstr("does not write all of its outputs"));
+  EXPECT_THAT(log, HasSubstr("`out`: 96 of 4096 elements are left as they were"));
 }
 
 TEST_F(OwnKernelTuningTest, OutputThatIsReadBeforeItIsWrittenIsReported) {
   behaviours()["swiglu<256, 1>"].adds_to_out = true;
-  Json json = swiglu();
-  json["name"] = "reads_out";
-  set_variable("DORAJIT_LOG", "warning");
-  const auto engine = make_engine();
-  const bindings::LogCapture log;
-  SwigluCall call(4096);
-  EXPECT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
-  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
-  EXPECT_THAT(log.text(), HasSubstr("reads an output before it writes it"));
+  EXPECT_THAT(log_of_untuned_call("reads_out"), HasSubstr("reads an output before it writes it"));
 }
 
 TEST_F(OwnKernelTuningTest, CandidateThatCrashesItsCompilingProcessIsQuarantined) {
