@@ -41,7 +41,7 @@ constexpr std::string_view kSizes =
 constexpr std::pair<std::string_view, std::string_view> kStandardHeaders[] = {
     {"cstdint", kIntegers}, {"stdint.h", kIntegers}, {"cstddef", kSizes}, {"stddef.h", kSizes}};
 
-std::unexpected<Error> refuse(std::string what) {
+std::unexpected<Error> refuse_include(std::string what) {
   return fail(StatusCode::kInvalidArgument, "kernel description: \"include\" " + std::move(what));
 }
 
@@ -82,7 +82,7 @@ Result<std::vector<fs::path>> folders_of(const Description& description) {
     if (name == kToolkit) {
       const auto toolkit = toolkit_folders();
       if (toolkit.empty()) {
-        return refuse(
+        return refuse_include(
             std::format("has \"cuda\", but no toolkit was found by CUDA_PATH, CUDA_HOME "
                         "and the Python environment; give its folder that has {}",
                         kHeaderOfToolkit));
@@ -92,7 +92,7 @@ Result<std::vector<fs::path>> folders_of(const Description& description) {
     }
     std::error_code ignored;
     if (!fs::is_directory(name, ignored)) {
-      return refuse(std::format("has \"{}\", which is no folder", name.substr(0, 500)));
+      return refuse_include(std::format("has \"{}\", which is no folder", name.substr(0, 500)));
     }
     folders.push_back(fs::absolute(name, ignored));
   }
@@ -186,12 +186,13 @@ class Reader {
   Result<std::optional<std::string>> add(const fs::path& path) {
     if (const auto known = names_.find(path.string()); known != names_.end()) return known->second;
     if (names_.size() >= kMaxFiles) {
-      return refuse(std::format("leads to more than {} files", kMaxFiles));
+      return refuse_include(std::format("leads to more than {} files", kMaxFiles));
     }
     auto text = read_regular_file(path.string(), kMaxFileBytes);
-    if (!text) return refuse(std::format("leads to {}, but {}", path.string(), text.error()));
+    if (!text)
+      return refuse_include(std::format("leads to {}, but {}", path.string(), text.error()));
     if (text->contains('\0'))
-      return refuse(std::format("leads to {}, which has a zero byte", path.string()));
+      return refuse_include(std::format("leads to {}, which has a zero byte", path.string()));
     std::string name = path.string();
     for (const fs::path& folder : folders_) {
       const std::string within = path.lexically_relative(folder).string();

@@ -12,7 +12,7 @@ namespace {
 
 using kernels::Config;
 
-std::unexpected<Error> refuse(std::string message) {
+std::unexpected<Error> refuse_description(std::string message) {
   return fail(StatusCode::kInvalidArgument, "kernel description: " + std::move(message));
 }
 
@@ -27,7 +27,7 @@ class OperationBuilder {
     if (std::ranges::none_of(description().arguments, [](const Argument& argument) {
           return argument.kind == Argument::Kind::kOut || argument.kind == Argument::Kind::kInOut;
         })) {
-      return refuse("no argument is \"out\" or \"inout\", so that nothing is computed");
+      return refuse_description("no argument is \"out\" or \"inout\", so that nothing is computed");
     }
     DORAJIT_TRY(check_names());
     DORAJIT_TRY(check_program(own_->given));
@@ -46,14 +46,14 @@ class OperationBuilder {
 
   Status add_name(std::string_view what, const std::string& name) {
     if (!is_name(name) || name.size() > kernels::Mark::kMaxCharacters) {
-      return refuse(
+      return refuse_description(
           std::format("{} is called \"{}\"; a name has letters, digits and _, begins "
                       "with no digit, has at most {} characters and is no word of "
                       "expressions",
                       what, name.substr(0, 100), kernels::Mark::kMaxCharacters));
     }
     if (std::ranges::contains(taken_, name)) {
-      return refuse(std::format("{} is called `{}`, as something else is", what, name));
+      return refuse_description(std::format("{} is called `{}`, as something else is", what, name));
     }
     taken_.push_back(name);
     return {};
@@ -62,7 +62,7 @@ class OperationBuilder {
   Status check_names() {
     constexpr std::size_t kLongestName = 64;
     if (!is_name(description().name) || description().name.size() > kLongestName) {
-      return refuse(
+      return refuse_description(
           std::format("\"name\" is \"{}\"; it has letters, digits and _, begins with no "
                       "digit and has at most {} characters",
                       description().name.substr(0, 100), kLongestName));
@@ -73,13 +73,14 @@ class OperationBuilder {
     for (const TypeChoice& choice : description().types) {
       DORAJIT_TRY(add_name("a type", choice.name));
       if (parse_type_name(choice.name)) {
-        return refuse(std::format("\"types\" has `{}`, which is a type already", choice.name));
+        return refuse_description(
+            std::format("\"types\" has `{}`, which is a type already", choice.name));
       }
     }
     for (const Parameter& parameter : description().parameters) {
       DORAJIT_TRY(add_name("a parameter", parameter.name));
       if (kernels::Mark(parameter.name).is_letter()) {
-        return refuse(
+        return refuse_description(
             std::format("a parameter is called `{}`; names of one small letter are those "
                         "of the library's own configs, so write `{}`",
                         parameter.name, static_cast<char>(parameter.name.front() - 'a' + 'A')));
@@ -111,8 +112,9 @@ class OperationBuilder {
       ++scalar;
     }
     if (own_->names.size() > kernels::kMaxSizes) {
-      return refuse(std::format("there are {} integers and dimensions; at most {} are served",
-                                own_->names.size(), kernels::kMaxSizes));
+      return refuse_description(
+          std::format("there are {} integers and dimensions; at most {} are served",
+                      own_->names.size(), kernels::kMaxSizes));
     }
     return {};
   }
@@ -153,7 +155,7 @@ class OperationBuilder {
       if (index < 0) {
         const bool is_type = std::ranges::contains(description().types, name, &TypeChoice::name);
         if (is_type && !is_bucketed) continue;
-        return refuse(std::format(
+        return refuse_description(std::format(
             "\"key\" has `{}`, which is {}", name,
             is_type ? "a type and has no bucket" : "no type, no integer and no dimension"));
       }
@@ -163,7 +165,7 @@ class OperationBuilder {
       }
     }
     if (missing.empty()) return {};
-    return refuse(
+    return refuse_description(
         std::format("\"key\" lacks `{0}`, so that nobody knows which to tune for; add "
                     "\"{0}\", or \"bucket({0})\" where sizes up to the next power of two "
                     "may share a config",
@@ -177,9 +179,9 @@ class OperationBuilder {
     }
     const std::size_t scalars = description().arguments.size() - tensors.size();
     if (tensors.size() > kernels::kMaxOperands || scalars > kernels::kMaxCallScalars) {
-      return refuse(std::format("there are {} tensors and {} scalars; at most {} and {} are served",
-                                tensors.size(), scalars, kernels::kMaxOperands,
-                                kernels::kMaxCallScalars));
+      return refuse_description(
+          std::format("there are {} tensors and {} scalars; at most {} and {} are served",
+                      tensors.size(), scalars, kernels::kMaxOperands, kernels::kMaxCallScalars));
     }
     own_->leading.reserve(tensors.size());
     own_->shape_texts.reserve(tensors.size());
@@ -209,7 +211,8 @@ class OperationBuilder {
     for (const TypeChoice& choice : description().types) {
       if (std::ranges::none_of(
               tensors, [&](const Argument* tensor) { return tensor->type == choice.name; })) {
-        return refuse(std::format("\"types\" has `{}`, which no tensor has", choice.name));
+        return refuse_description(
+            std::format("\"types\" has `{}`, which no tensor has", choice.name));
       }
     }
     return {};
@@ -219,7 +222,7 @@ class OperationBuilder {
     const auto choice = std::ranges::find(description().types, tensor.type, &TypeChoice::name);
     const auto fixed = parse_type_name(tensor.type);
     if (choice == description().types.end() && !fixed) {
-      return refuse(
+      return refuse_description(
           std::format("argument `{}` has elements of \"{}\", which is no name of "
                       "\"types\" and none of {}",
                       tensor.name, tensor.type.substr(0, 100), type_names()));
@@ -282,7 +285,8 @@ class OperationBuilder {
     const auto parse = [&](std::string_view field, const std::string& text,
                            Expression& parsed) -> Status {
       auto expression = Expression::parse(text, own_->names);
-      if (!expression) return refuse(std::format("\"{}\": {}", field, expression.error().message));
+      if (!expression)
+        return refuse_description(std::format("\"{}\": {}", field, expression.error().message));
       parsed = *std::move(expression);
       return {};
     };
@@ -307,8 +311,8 @@ class OperationBuilder {
   Status list_space() {
     const auto& parameters = description().parameters;
     if (parameters.size() > Config::kMaxTunables) {
-      return refuse(std::format("there are {} parameters; at most {} are served", parameters.size(),
-                                Config::kMaxTunables));
+      return refuse_description(std::format("there are {} parameters; at most {} are served",
+                                            parameters.size(), Config::kMaxTunables));
     }
     std::size_t count = 1;
     for (const Parameter& parameter : parameters) {
@@ -316,8 +320,9 @@ class OperationBuilder {
       // Values and counts are bounded before they are multiplied.
       count *= std::min(parameter.values.size(), Description::kMaxConfigs + 1);
       if (count > Description::kMaxConfigs) {
-        return refuse(std::format("\"parameters\" make more than {} configs; give fewer values",
-                                  Description::kMaxConfigs));
+        return refuse_description(
+            std::format("\"parameters\" make more than {} configs; give fewer values",
+                        Description::kMaxConfigs));
       }
     }
     for (std::size_t code = 0; code < count; ++code) {

@@ -15,7 +15,7 @@
 namespace dorajit::bindings {
 namespace {
 
-constexpr std::string_view kFunction = "engine_create";
+constexpr std::string_view kCreate = "engine_create";
 // Size of the first version of the struct; no valid caller passes less.
 constexpr std::size_t kSmallestSize = 40;
 static_assert(offsetof(dorajit_engine_options, struct_size) == 0);
@@ -28,7 +28,7 @@ static_assert(offsetof(dorajit_engine_options, cpu_threads) == 48);
 
 std::unexpected<Error> refuse(std::string_view field, std::string_view what) {
   return fail(StatusCode::kInvalidArgument,
-              std::format("{}: `options.{}` {}", kFunction, field, what));
+              std::format("{}: `options.{}` {}", kCreate, field, what));
 }
 
 Status apply_tune_policy(std::int32_t policy, Settings& settings) {
@@ -92,10 +92,10 @@ Status apply(const dorajit_engine_options& options, Settings& settings) {
 Result<Settings> settings_from_options(const dorajit_engine_options* options) {
   DORAJIT_ASSIGN(Settings settings, Settings::from_environment());
   if (options == nullptr) return settings;
-  DORAJIT_TRY(check_struct_size(kFunction, "options", "dorajit_engine_options",
-                                options->struct_size, kSmallestSize));
+  DORAJIT_TRY(check_struct_size(kCreate, "options", "dorajit_engine_options", options->struct_size,
+                                kSmallestSize));
   DORAJIT_TRY(check_unknown_fields(
-      kFunction, "options",
+      kCreate, "options",
       std::as_bytes(std::span(reinterpret_cast<const std::byte*>(options), options->struct_size)),
       sizeof(dorajit_engine_options)));
   // Fields that a caller of an earlier version does not have are zero.

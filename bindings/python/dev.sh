@@ -50,12 +50,6 @@ sys.exit(not (found and os.path.exists(sysconfig.get_path("include") + "/Python.
 CODE
 }
 
-lint_python() {
-  has_python || return 0
-  # shellcheck disable=SC2046
-  tidy release $(cd "$root" && git ls-files ':(glob)bindings/python/*.cc')
-}
-
 # test_python [--peft VERSION] [--upstream] [ARGUMENT...]: runs tests/python against the package in the
 # release build tree, or with --upstream PEFT's own DoRA tests. --peft selects another version of PEFT than
 # the environment's. Arguments are passed to pytest.

@@ -25,12 +25,12 @@ using Json = JsonFields::Json;
 template <class T>
 using Field = std::expected<T, std::string>;  // or the fault
 
-constexpr const char* kFormatName = "dorajit-trials";
-constexpr std::int64_t kFormatVersion = 1;
+constexpr const char* kTrialsFormat = "dorajit-trials";
+constexpr std::int64_t kTrialsVersion = 1;
 constexpr std::size_t kMaxLineBytes = std::size_t{16} << 10;
 constexpr const char* kClosing = "end";  // the member that marks the closing line
 
-constexpr std::size_t kFieldCount = 11 + std::size(kEnvironmentTexts);
+constexpr std::size_t kTrialFieldCount = 11 + std::size(kEnvironmentTexts);
 constexpr std::size_t kComparisonFieldCount = 2;  // additional fields of a trial with a comparison
 
 std::string checksum_text(const Trial& trial) {
@@ -120,7 +120,7 @@ Field<Trial> read_fields(const Json& line, std::int64_t latest) {
   trial.host = fields.text("host");
   const std::string sum = fields.text("checksum");
   if (!fields.fault().empty()) return std::unexpected(fields.fault());
-  if (line.size() != kFieldCount + (trial.comparison ? kComparisonFieldCount : 0))
+  if (line.size() != kTrialFieldCount + (trial.comparison ? kComparisonFieldCount : 0))
     return std::unexpected("it has unknown fields");
   if (!verdict) return std::unexpected("\"verdict\" is unknown");
   trial.verdict = *verdict;
@@ -141,12 +141,12 @@ Field<Json> read_object(std::string_view text) {
   return *std::move(line);
 }
 
-Json closing_line(std::int64_t trials) { return {{kClosing, kFormatName}, {"trials", trials}}; }
+Json closing_line(std::int64_t trials) { return {{kClosing, kTrialsFormat}, {"trials", trials}}; }
 
 // The count in the closing line; nothing for another line.
 std::optional<std::int64_t> closing_count(const Json& line) {
   const auto trials = json_member<std::uint64_t>(line, "trials");
-  if (line.size() != 2 || json_member<std::string>(line, kClosing) != kFormatName || !trials) {
+  if (line.size() != 2 || json_member<std::string>(line, kClosing) != kTrialsFormat || !trials) {
     return std::nullopt;
   }
   return static_cast<std::int64_t>(*trials);
@@ -154,20 +154,20 @@ std::optional<std::int64_t> closing_count(const Json& line) {
 
 Status check_header(std::string_view text) {
   const Json header = read_object(text).value_or(Json());
-  const bool is_header = header.contains("format") && header["format"] == kFormatName &&
+  const bool is_header = header.contains("format") && header["format"] == kTrialsFormat &&
                          header.contains("version") && header["version"].is_number_integer();
   if (!is_header) {
     return fail(
         StatusCode::kIoError,
         std::format("its first line is not the header of {}; `dorajit export` writes such files",
-                    kFormatName));
+                    kTrialsFormat));
   }
   const auto version = header["version"].get<std::int64_t>();
-  if (version > kFormatVersion) {
+  if (version > kTrialsVersion) {
     return fail(StatusCode::kIoError,
                 std::format("it has version {} of {}, and this dorajit supports "
                             "up to {}: update dorajit",
-                            version, kFormatName, kFormatVersion));
+                            version, kTrialsFormat, kTrialsVersion));
   }
   if (version < 1) return fail(StatusCode::kIoError, "its version is unknown");
   return {};
@@ -198,7 +198,7 @@ std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials) {
 TrialText to_lines(std::span<const Trial> trials, const Progress& progress) {
   const std::vector<const Trial*> sorted = each_once_in_order(trials);
   TrialText text;
-  text.lines = Json{{"format", kFormatName}, {"version", kFormatVersion}}.dump() + "\n";
+  text.lines = Json{{"format", kTrialsFormat}, {"version", kTrialsVersion}}.dump() + "\n";
   std::int64_t done = 0;
   for (const Trial* trial : sorted) {
     report(progress, ++done, std::ssize(sorted));

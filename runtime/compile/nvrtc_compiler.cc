@@ -18,10 +18,10 @@ namespace {
 constexpr const char* kReportResources = "--ptxas-options=-v";
 
 // The options that decide the bits of the output come first; none contains a path.
-constexpr const char* kOptions[] = {"--fmad=false",    "--ftz=false",
-                                    "--prec-div=true", "--prec-sqrt=true",
-                                    "--std=c++20",     "--device-as-default-execution-space",
-                                    kReportResources};
+constexpr const char* kBuiltinOptions[] = {"--fmad=false",    "--ftz=false",
+                                           "--prec-div=true", "--prec-sqrt=true",
+                                           "--std=c++20",     "--device-as-default-execution-space",
+                                           kReportResources};
 
 // Option of the second compilation, which follows if the first one spills registers.
 constexpr const char* kIfItSpills = "-DDORAJIT_ONE_BLOCK_PER_SM";
@@ -31,7 +31,7 @@ constexpr const char* kIfItSpills = "-DDORAJIT_ONE_BLOCK_PER_SM";
 constexpr std::string_view kArchitecture = "--gpu-architecture=";
 
 std::vector<std::string> options_of(const kernels::Program& program) {
-  if (!program.options) return {std::begin(kOptions), std::end(kOptions)};
+  if (!program.options) return {std::begin(kBuiltinOptions), std::end(kBuiltinOptions)};
   std::vector<std::string> options = *program.options;
   std::erase_if(options, [](const std::string& one) { return one.starts_with(kArchitecture); });
   options.emplace_back(kReportResources);
