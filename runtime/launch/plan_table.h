@@ -40,12 +40,12 @@ struct LaunchPlan {
   PlanKey key;
   Problem problem;
   device::Device* device = nullptr;
-  ConfigAnswer answer;
+  ConfigAnswer answer{};
   // The answer's config; for templates with fits_by_call, also those for calls that it does not
   // fit: its runners-up, then the default.
-  std::vector<PlanChoice> choices;
-  std::string problem_text;   // the result of to_text()
-  std::int64_t renewals = 0;  // how often config or source changed
+  std::vector<PlanChoice> choices{};
+  std::string problem_text{};  // the result of to_text()
+  std::int64_t renewals = 0;   // how often config or source changed
   // Index of the key in the order of its first plans, from 0; set by insert().
   std::size_t number = 0;
 
