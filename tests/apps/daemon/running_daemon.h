@@ -92,7 +92,7 @@ class ScriptedDaemon final : public RunningDaemon {
   std::string nvml_library_;  // empty: no device is ever busy
 };
 
-// Blocking, with a time limit of a minute on whatever it waits for.
+// Blocking, with a time limit of minutes on whatever it waits for.
 class PlainClient {
  public:
   // Connects, waiting for the daemon to listen.
@@ -123,7 +123,7 @@ class PlainClient {
   autotune::protocol::LineSplitter lines_{autotune::protocol::kMaxAnswerBytes};
 };
 
-// Until it is true, for a minute at most.
+// Until it is true, for minutes at most.
 bool becomes_true(const std::function<bool()>& condition);
 
 // A problem of the CPU.
