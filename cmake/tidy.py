@@ -1,8 +1,8 @@
 """Runs clang-tidy on a build tree's sources: tidy.py CLANG_TIDY ROOT BUILD_TREE JOBS [PATH...]
 
-Sources of one target are checked together, one after the other in one translation unit, because most of
-the time is spent in the headers that they share. If clang-tidy has faults to report, or if the sources
-define equal names, each source of the batch is checked by itself. A batch that passed before is skipped
+Sources with equal flags are checked together, one after the other in one translation unit, because most of
+the time is spent in the headers that they share. If clang-tidy has faults to report, or if the sources do not
+go together after all, each source of the batch is checked by itself. A batch that passed before is skipped
 while its preprocessed text, its command and .clang-tidy are unchanged. With PATHs, relative to ROOT, only
 those sources are checked, each by itself.
 """
@@ -21,23 +21,28 @@ import sys
 # finds null pointers and leaks within a function and the small functions that it calls.
 SHALLOW_ANALYZER = [f"--extra-arg={word}" for word in
                     ("-Xclang", "-analyzer-config", "-Xclang", "mode=shallow")]
+# Options that only code generation heeds.
+OF_CODE = re.compile(r"-O\d|-fPI[CE]|-fpch-codegen|-fvisibility\S*")
 PRECOMPILED = re.compile(r" -Winvalid-pch| -Xclang -include(-pch)? -Xclang \S+| -include \S+cmake_pch\S+")
 BATCH = 8
+# A definition's name, in the layout of clang-format: `Result<Plan> make_plan(`, `struct Options {`, `int kRows =`.
+DEFINED = re.compile(r"^(?!using |template|TEST|namespace|return)[A-Za-z][^(={;\n]*?(\w+)(?:\[.*\])?\s*[({=;]", re.MULTILINE)
 
 
 def flags(entry):
-    """The words of a compile command, without those that name the source and the object. Also without
-    precompiled headers: clang-tidy cannot read those of another compiler version, and a source has to
-    include what it uses."""
+    """The definitions of a compile command and its other words, without those that name the source and the object
+    and without OF_CODE. Also without precompiled headers: clang-tidy cannot read those of another compiler
+    version, and a source has to include what it uses."""
     words = shlex.split(PRECOMPILED.sub("", entry["command"]))
     del words[words.index("-o"):words.index("-o") + 2]
     words.remove("-c")
     words.remove(entry["file"])
-    return words
+    definitions = dict(word.partition("=")[::2] for word in words if word.startswith("-D"))
+    return definitions, [word for word in words if not word.startswith("-D") and not OF_CODE.fullmatch(word)]
 
 
 def sources(root, entries, wanted):
-    """Triples of a source of this project, its flags and the folder that they are relative to.
+    """Each source of this project, its flags and the folder that they are relative to.
 
     A source of several targets is checked once, with the flags of the first target.
     """
@@ -48,19 +53,45 @@ def sources(root, entries, wanted):
             continue
         seen.add(path)
         if not wanted or str(path.relative_to(root)) in wanted:
-            yield path, flags(entry), entry["directory"]
+            yield path, *flags(entry), entry["directory"]
+
+
+def local_names(path):
+    """The names that a source defines in unnamed namespaces, which no other source of a batch may define."""
+    text = path.read_text(encoding="utf-8")
+    return set(DEFINED.findall("".join(re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.M | re.S))))
+
+
+class Batch:
+    """Sources that are checked together: their words are equal, and none defines what another one does."""
+
+    def __init__(self, words, folder):
+        self.paths, self.names, self.definitions, self.words, self.folder = [], set(), {}, words, folder
+
+    def takes(self, names, definitions):
+        return (len(self.paths) < BATCH and not names & self.names and
+                all(self.definitions.get(name, value) == value for name, value in definitions.items()))
+
+    def add(self, path, names, definitions):
+        self.paths.append(path)
+        self.names |= names
+        self.definitions |= definitions
+
+    def command(self):
+        return [*self.words, *("=".join(filter(None, one)) for one in self.definitions.items())]
 
 
 def batches(root, entries, wanted):
-    """Lists of sources with equal flags and equal checks, with those flags and the folder."""
     groups = {}
-    for path, words, folder in sources(root, entries, wanted):
-        is_test = path.is_relative_to(root / "tests")
-        groups.setdefault((*words, folder, is_test), ([], words, folder))[0].append(path)
-    size = 1 if wanted else BATCH
-    for paths, words, folder in groups.values():
-        for first in range(0, len(paths), size):
-            yield paths[first:first + size], words, folder
+    for path, definitions, words, folder in sources(root, entries, wanted):
+        group = groups.setdefault((*words, path.is_relative_to(root / "tests")), [])
+        names = local_names(path)
+        batch = next((one for one in group if not wanted and one.takes(names, definitions)), None)
+        if batch is None:
+            batch = Batch(words, folder)
+            group.append(batch)
+        batch.add(path, names, definitions)
+    return [batch for group in groups.values() for batch in group]
 
 
 def write_unit(unit, paths):
@@ -94,7 +125,7 @@ def check(program, root, unit, config, words, folder):
 
 def tidy(program, root, passed, batch):
     """The number of sources of a batch that have faults."""
-    paths, words, folder = batch
+    paths, words, folder = batch.paths, batch.command(), batch.folder
     is_test = paths[0].is_relative_to(root / "tests")
     config = root / ("tests/.clang-tidy" if is_test else ".clang-tidy")
     unit = paths[0]
@@ -122,10 +153,10 @@ def main():
     passed = build_tree / "tidy"
     passed.mkdir(exist_ok=True)
     entries = json.loads((build_tree / "compile_commands.json").read_text(encoding="utf-8"))
-    work = list(batches(root, entries, set(wanted)))
+    work = batches(root, entries, set(wanted))
     with concurrent.futures.ThreadPoolExecutor(int(jobs)) as pool:
         faulty = sum(pool.map(lambda batch: tidy(program, root, passed, batch), work))
-    print(f"clang-tidy: {sum(len(paths) for paths, _, _ in work)} sources, {faulty} with faults")
+    print(f"clang-tidy: {sum(len(batch.paths) for batch in work)} sources, {faulty} with faults")
     return 1 if faulty else 0
 
 

@@ -97,6 +97,12 @@ enum class UsualType {
 // zero, or of 0.0015 around one, as measured on trained gains.
 enum class Samples { kAroundZero, kAroundOne };
 
+// Of evenly distributed floating-point values.
+struct Range {
+  double least;
+  double most;
+};
+
 struct Operand {
   std::string_view name;  // null-terminated, as every name of the table
   OperandRole role;
@@ -105,6 +111,7 @@ struct Operand {
   UsualType usual_type = shape.is_matrix() ? UsualType::kOfActivations : UsualType::kOfGain;
   Samples samples = !shape.is_matrix() && usual_type == UsualType::kOfGain ? Samples::kAroundOne
                                                                            : Samples::kAroundZero;
+  std::optional<Range> range{};  // in place of `samples`
   // Whether kernels read it in vectors whose width is limited by the alignment class.
   bool limits_vectors = true;
   bool is_read = false;       // for an output: whether kernels read it before they write it

@@ -17,7 +17,7 @@ using kernels::ElementType;
 constexpr std::string_view kFields[] = {
     "name",  "source",     "file",    "entry",      "headers", "options", "arguments",
     "types", "parameters", "default", "constraint", "grid",    "block",   "shared_memory",
-    "key",   "tolerance",  "limits",  "include",    "included"};
+    "key",   "tolerance",  "limits",  "ranges",     "include", "included"};
 
 Result<std::string> text_of(const Json& json, std::string_view field) {
   if (!json.is_string()) return refuse_field(field, "is no text");
@@ -188,6 +188,23 @@ Status read_limits(Description& description, const Json& json) {
   return {};
 }
 
+Status read_ranges(Description& description, const Json& json) {
+  const auto ranges = json.find("ranges");
+  if (ranges == json.end() || ranges->is_null()) return {};
+  if (!ranges->is_object()) return refuse_field("ranges", "is no object of ranges by argument");
+  for (const auto& [argument, range] : ranges->items()) {
+    const bool has_two =
+        range.is_array() && range.size() == 2 && range[0].is_number() && range[1].is_number();
+    if (!has_two || range[0].get<double>() > range[1].get<double>()) {
+      return refuse_field(
+          "ranges", std::format("has for `{}` what is no [least, most]", argument.substr(0, 100)));
+    }
+    description.ranges.emplace_back(
+        argument, kernels::Range{.least = range[0].get<double>(), .most = range[1].get<double>()});
+  }
+  return {};
+}
+
 Status read_tolerance(Description& description, const Json& json) {
   const auto tolerance = json.find("tolerance");
   if (tolerance == json.end() || tolerance->is_null()) return {};
@@ -269,6 +286,7 @@ Result<Description> parse_description(std::string_view text) {
   DORAJIT_TRY(read_key(description, json));
   DORAJIT_TRY(read_tolerance(description, json));
   DORAJIT_TRY(read_limits(description, json));
+  DORAJIT_TRY(read_ranges(description, json));
   return description;
 }
 
@@ -310,6 +328,9 @@ std::string to_json(const Description& description) {
   json["tolerance"] = description.tolerance;
   // Left out if there are none: kernels without them keep their names.
   for (const auto& [argument, limit] : description.limits) json["limits"][argument] = limit;
+  for (const auto& [argument, range] : description.ranges) {
+    json["ranges"][argument] = {range.least, range.most};
+  }
   for (const auto& [name, hash, text] : description.included) json["included"][name] = hash;
   // Invalid UTF-8 must not throw here.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -11,6 +11,7 @@
 
 #include "kernel_templates/element_type.h"
 #include "kernel_templates/program.h"
+#include "kernel_templates/registry.h"
 #include "own_kernels/argument.h"
 #include "runtime/base/error.h"
 
@@ -63,8 +64,9 @@ struct Description {
   std::array<std::string, 3> block;
   std::string shared_memory;
   std::vector<std::pair<std::string, std::string>> limits;  // of an argument's values
-  std::optional<std::vector<KeyEntry>> key;                 // nothing: all, exactly
-  double tolerance = 0;                                     // 0: no bit may differ
+  std::vector<std::pair<std::string, kernels::Range>> ranges;
+  std::optional<std::vector<KeyEntry>> key;  // nothing: all, exactly
+  double tolerance = 0;                      // 0: no bit may differ
 };
 
 // kInvalidArgument for what is no JSON or lacks or misspells a field, by the field. Whether its

@@ -47,10 +47,14 @@ Result<std::vector<std::byte>> random_elements(const kernels::Variant& variant, 
   }
   std::normal_distribution<double> around_zero(0.0, 1.0);
   std::normal_distribution<double> around_one(1.0, 0.0015);
+  const kernels::Range range = described.range.value_or(kernels::Range{});
+  std::uniform_real_distribution<double> in_range(range.least, range.most);
   const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
   for (std::size_t i = 0; i < distinct; ++i) {
     const bool is_around_one = described.samples == kernels::Samples::kAroundOne;
-    const double value = is_around_one ? around_one(random) : around_zero(random);
+    const double value = described.range ? in_range(random)
+                         : is_around_one ? around_one(random)
+                                         : around_zero(random);
     kernels::store_element(target, type, 0, static_cast<long long>(i), value);
   }
   return bytes;

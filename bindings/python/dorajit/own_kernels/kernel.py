@@ -42,6 +42,8 @@ class Kernel:
             element and the root mean square of the output; None: no bit may differ.
         limits: what the values of an integer tensor stay below, as {"index": "rows"}: tuning makes up values
             from 0 to below it, or to 127 without one.
+        ranges: what the values of a floating-point tensor lie in, as {"v": (0, 1)}: tuning makes up values that
+            are evenly distributed there, or normally around 0 without one.
         headers: texts that the source includes, by name.
         include: folders of files that it includes; "cuda" is that of the CUDA Toolkit.
         options: of NVRTC.
@@ -58,12 +60,12 @@ class Kernel:
                  shared_memory: Union[str, int] = "0", key: Optional[Sequence[str]] = None,
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
                  options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None,
-                 include: Sequence[str] = ()) -> None:
+                 ranges: Optional[Mapping[str, Sequence[float]]] = None, include: Sequence[str] = ()) -> None:
         description = {"name": name, "source": source, "entry": entry, "arguments": arguments, "grid": grid,
                        "block": block, "types": types or {}, "parameters": parameters or {},
                        "default": default or {}, "constraint": constraint, "shared_memory": shared_memory,
                        "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
-                       "limits": limits or {}, "include": include}
+                       "limits": limits or {}, "ranges": ranges or {}, "include": include}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
             description.update(source=path.read_text(encoding="utf-8"), file=path.name)
