@@ -110,7 +110,12 @@ Status read_parameters(Description& description, const Json& json) {
     if (chosen == standard->end()) {
       return refuse_field("default", std::format("has no value for `{}`", name));
     }
-    DORAJIT_ASSIGN(parameter.standard, number_of(*chosen, "default", name));
+    if (chosen->is_string()) {
+      DORAJIT_ASSIGN(parameter.standard_of_sizes, expression_of(*chosen, "default"));
+      parameter.standard = parameter.values.front();
+    } else {
+      DORAJIT_ASSIGN(parameter.standard, number_of(*chosen, "default", name));
+    }
     if (!std::ranges::contains(parameter.values, parameter.standard)) {
       return refuse_field("default", std::format("has {} for `{}`, which is none of its values",
                                                  parameter.standard, name));
@@ -311,9 +316,9 @@ std::string to_json(const Description& description) {
     }
   }
   json["parameters"] = json["default"] = Json::object();
-  for (const auto& [name, values, standard] : description.parameters) {
+  for (const auto& [name, values, standard, standard_of_sizes] : description.parameters) {
     json["parameters"][name] = values;
-    json["default"][name] = standard;
+    json["default"][name] = standard_of_sizes.empty() ? Json(standard) : Json(standard_of_sizes);
   }
   json["constraint"] = description.constraint;
   json["grid"] = description.grid;

@@ -25,7 +25,8 @@ struct TypeChoice {
 struct Parameter {
   std::string name;
   std::vector<int> values;
-  int standard;  // in the default config
+  int standard;                     // in the default config, where that is the same for all sizes
+  std::string standard_of_sizes{};  // an expression of the sizes; empty: `standard`
 };
 
 // An entry of the key: a type or an integer, by name.

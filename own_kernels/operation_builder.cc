@@ -279,9 +279,6 @@ class OperationBuilder {
   }
 
   Status parse_expressions() {
-    for (const Parameter& parameter : description().parameters) {
-      own_->names.push_back(parameter.name);
-    }
     const auto parse = [&](std::string_view field, const std::string& text,
                            Expression& parsed) -> Status {
       auto expression = Expression::parse(text, own_->names);
@@ -290,6 +287,14 @@ class OperationBuilder {
       parsed = *std::move(expression);
       return {};
     };
+    for (const Parameter& parameter : description().parameters) {
+      auto& standard = own_->standards_of_sizes.emplace_back();
+      if (parameter.standard_of_sizes.empty()) continue;
+      DORAJIT_TRY(parse("default", parameter.standard_of_sizes, standard.emplace()));
+    }
+    for (const Parameter& parameter : description().parameters) {
+      own_->names.push_back(parameter.name);
+    }
     for (std::size_t i = 0; i < 3; ++i) {
       DORAJIT_TRY(parse("grid", description().grid[i], own_->grid[i]));
       DORAJIT_TRY(parse("block", description().block[i], own_->block[i]));

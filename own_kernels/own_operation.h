@@ -56,6 +56,8 @@ struct OwnOperation : kernels::Operation {
   std::vector<Source> sources_of_parameters;
 
   kernels::Config standard;
+  // By parameter, over the sizes: what replaces its value in `standard`.
+  std::vector<std::optional<Expression>> standards_of_sizes;
   std::vector<kernels::Config> space;  // whatever the sizes; the default first
 
   [[nodiscard]] static const OwnOperation& of(const kernels::Variant& variant) {

@@ -109,6 +109,13 @@ std::string why_not_launchable(const OwnOperation& own, const Values& values) {
 }
 
 std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config& config) {
+  for (std::size_t i = 0; i < own.standards_of_sizes.size(); ++i) {
+    const Parameter& parameter = own.given.parameters[i];
+    const int value = config.tunables()[i].value;
+    if (!own.standards_of_sizes[i] || std::ranges::contains(parameter.values, value)) continue;
+    return std::format("its {} is {}, which is none of its values; the default is \"{}\"",
+                       parameter.name, value, parameter.standard_of_sizes);
+  }
   const Values values = values_of(own, sizes, config);
   if (own.constraint) {
     const auto holds = own.constraint->evaluate(values);
@@ -124,6 +131,21 @@ std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config
 
 Config choose_default(const Variant& variant, const SpaceTraits&, int) {
   return OwnOperation::of(variant).standard;
+}
+
+// A value that is none of the parameter's fits no size, so that the call is refused.
+Config default_of_sizes(const Variant& variant, const SpaceTraits&, int, const Sizes& sizes) {
+  const OwnOperation& own = OwnOperation::of(variant);
+  Config config = own.standard;
+  for (std::size_t i = 0; i < own.standards_of_sizes.size(); ++i) {
+    const auto& standard = own.standards_of_sizes[i];
+    if (!standard) continue;
+    using Limits = std::numeric_limits<int>;
+    const std::int64_t value = standard->evaluate(sizes).value_or(Limits::min());
+    config.set(own.standard.tunables()[i].mark,
+               static_cast<int>(std::clamp<std::int64_t>(value, Limits::min(), Limits::max())));
+  }
+  return config;
 }
 
 std::vector<Config> list_configs(const Variant& variant, const SpaceTraits&, int,
@@ -215,8 +237,9 @@ bool have_values(const Variant& variant, const Sizes& sizes) {
 std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
   const OwnOperation& own = OwnOperation::of(variant);
   const std::int64_t width = class_of(own, problem);
+  const Config standard = default_of_sizes(variant, {}, 0, problem);
   const auto serves = [&](const Sizes& sizes) {
-    return why_not_on(own, sizes, own.standard).empty() && have_values(variant, sizes);
+    return why_not_on(own, sizes, standard).empty() && have_values(variant, sizes);
   };
   const auto is_bucketed = [&](std::size_t i) {
     return own.all_dimensions[i].keying == kernels::Keying::kBucketed;
@@ -249,6 +272,7 @@ constinit const kernels::Template own_template = {
     .cpu_source = {},
     .entry_macro = {},
     .default_config = choose_default,
+    .default_for_sizes = default_of_sizes,
     .config_space = list_configs,
     .why_config_is_invalid = why_invalid,
     .config_expression = no_expression,

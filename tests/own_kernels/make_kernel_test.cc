@@ -49,6 +49,25 @@ std::string refusal_of(const Json& json) {
   return kernel ? std::string() : kernel.error().message;
 }
 
+TEST(MakeKernelTest, DefaultMayDependOnTheSizes) {
+  Json json = swiglu();
+  json["default"]["VEC"] = "min(n / 64, 8)";
+  const Variant variant = variant_of(made(json));
+  EXPECT_EQ(&made(Json::parse(variant.operation->description)), variant.operation);
+  const auto default_for = [&](std::int64_t n) {
+    return kernels::default_config(variant, kHopper, 1, Sizes{n});
+  };
+  EXPECT_EQ(kernels::to_text(default_for(256)), "BLOCK=256-VEC=4");
+  EXPECT_EQ(kernels::to_text(default_for(4096)), "BLOCK=256-VEC=8");
+  const kernels::Template& used = kernels::template_of(variant);
+  const auto why = [&](std::int64_t n) {
+    return used.why_config_does_not_fit(variant, kHopper, Sizes{n}, default_for(n));
+  };
+  EXPECT_EQ(why(256), "");
+  EXPECT_EQ(why(192),
+            "its VEC is 3, which is none of its values; the default is \"min(n / 64, 8)\"");
+}
+
 TEST(MakeKernelTest, DescriptionBecomesAnOperation) {
   const Operation& operation = made(swiglu());
   EXPECT_EQ(operation.name, "swiglu");
@@ -234,6 +253,8 @@ TEST(MakeKernelTest, RefusalNamesTheFieldAndWhatIsWrong) {
        "write `V`"},
       {"no default", [](Json& j) { j["default"].erase("VEC"); }, "has no value for `VEC`"},
       {"odd default", [](Json& j) { j["default"]["VEC"] = 3; }, "none of its values"},
+      {"default of nothing", [](Json& j) { j["default"]["VEC"] = "BLOCK"; },
+       "\"default\": expression \"BLOCK\""},
       {"default too many", [](Json& j) { j["default"]["X"] = 3; }, "a name that is no parameter"},
       {"large value", [](Json& j) { j["parameters"]["VEC"] = {1, 1LL << 40}; }, "32 bits"},
       {"unknown in grid", [](Json& j) { j["grid"] = "m"; }, "\"grid\": expression \"m\""},

@@ -181,8 +181,8 @@ Status check_default_fits(const launch::Problem& problem, const compile::Target&
   const kernels::Template& used = kernels::template_of(problem.variant);
   if (!used.fits_by_call) return {};
   const kernels::SpaceTraits traits = compile::traits_of(target);
-  const kernels::Config standard =
-      kernels::default_config(problem.variant, traits, problem.vector_width);
+  const kernels::Config standard = kernels::default_config(
+      problem.variant, traits, problem.vector_width, problem.largest_sizes());
   const std::string why =
       used.why_config_does_not_fit(problem.variant, traits, problem.largest_sizes(), standard);
   if (why.empty()) return {};

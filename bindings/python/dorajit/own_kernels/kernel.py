@@ -34,7 +34,8 @@ class Kernel:
         grid, block: expressions, one for each axis.
         types: the element types that a name of `arguments` may stand for.
         parameters: the values to try of each; template arguments of `entry`, or macros.
-        default: the config that runs when nothing is known, and that says which bits are right.
+        default: the config that runs when nothing is known, and that says which bits are right: values, or
+            expressions of the sizes.
         constraint: which configs may run on which sizes.
         shared_memory: dynamic, in bytes.
         key: what a config is chosen for: types, and integers exactly or by "bucket(n)"; None: all, exactly.
@@ -56,7 +57,7 @@ class Kernel:
     def __init__(self, *, name: str, source: str, entry: str, arguments: Sequence[Sequence[Union[str, float]]],
                  grid: Expressions, block: Expressions, types: Optional[Mapping[str, Sequence[str]]] = None,
                  parameters: Optional[Mapping[str, Sequence[int]]] = None,
-                 default: Optional[Mapping[str, int]] = None, constraint: str = "",
+                 default: Optional[Mapping[str, Union[str, int]]] = None, constraint: str = "",
                  shared_memory: Union[str, int] = "0", key: Optional[Sequence[str]] = None,
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
                  options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None,
