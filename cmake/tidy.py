@@ -59,7 +59,8 @@ def sources(root, entries, wanted):
 def local_names(path):
     """The names that a source defines in unnamed namespaces, which no other source of a batch may define."""
     text = path.read_text(encoding="utf-8")
-    return set(DEFINED.findall("".join(re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.M | re.S))))
+    programs = {"main"} if re.search(r"^int main\(", text, re.M) else set()
+    return programs | set(DEFINED.findall("".join(re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.M | re.S))))
 
 
 class Batch:
@@ -84,7 +85,9 @@ class Batch:
 def batches(root, entries, wanted):
     groups = {}
     for path, definitions, words, folder in sources(root, entries, wanted):
-        group = groups.setdefault((*words, path.is_relative_to(root / "tests")), [])
+        # The names of the public headers are those of the layers.
+        is_public = '#include "dorajit/' in path.read_text(encoding="utf-8")
+        group = groups.setdefault((*words, path.is_relative_to(root / "tests"), is_public), [])
         names = local_names(path)
         batch = next((one for one in group if not wanted and one.takes(names, definitions)), None)
         if batch is None:
