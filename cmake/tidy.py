@@ -118,12 +118,17 @@ def fingerprint(root, unit, words, folder):
     return hashlib.sha256(b"\0".join([result.stdout, command.encode(), checks])).hexdigest()
 
 
-def check(program, root, unit, config, words, folder):
+def check(program, unit, config, words, folder, *options):
     """clang-tidy's report on a source, and whether it has no faults."""
-    result = subprocess.run([program, "--quiet", f"--config-file={config}", *SHALLOW_ANALYZER, str(unit), "--",
-                             *words[1:]], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    result = subprocess.run([program, "--quiet", f"--config-file={config}", *SHALLOW_ANALYZER, *options, str(unit),
+                             "--", *words[1:]], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             text=True, check=False)
     return result.stdout, result.returncode == 0
+
+
+def includes_twice(path):
+    lines = re.findall(r"^#include .*$", path.read_text(encoding="utf-8"), re.M)
+    return len(lines) != len(set(lines))
 
 
 def tidy(program, root, passed, batch):
@@ -140,9 +145,12 @@ def tidy(program, root, passed, batch):
     if key and (passed / key).exists():
         return 0
     faulty = 0
-    if len(paths) == 1 or not check(program, root, unit, config, words, folder)[1]:
+    # Sources of a batch include the same headers; the check for that is replaced.
+    goes_together = len(paths) > 1 and not any(map(includes_twice, paths))
+    without = "--checks=-readability-duplicate-include"
+    if not goes_together or not check(program, unit, config, words, folder, without)[1]:
         for path in paths:
-            report, is_clean = check(program, root, path, config, words, folder)
+            report, is_clean = check(program, path, config, words, folder)
             print(report, end="", flush=True)
             faulty += not is_clean
     if key and not faulty:
