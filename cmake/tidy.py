@@ -34,6 +34,8 @@ def flags(entry):
     and without OF_CODE. Also without precompiled headers: clang-tidy cannot read those of another compiler
     version, and a source has to include what it uses."""
     words = shlex.split(PRECOMPILED.sub("", entry["command"]))
+    if pathlib.Path(words[0]).name in ("ccache", "sccache"):
+        del words[0]
     del words[words.index("-o"):words.index("-o") + 2]
     words.remove("-c")
     words.remove(entry["file"])
