@@ -1,6 +1,7 @@
 #include "own_kernels/description.h"
 
 #include <algorithm>
+#include <cmath>
 #include <format>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -200,7 +201,8 @@ Status read_ranges(Description& description, const Json& json) {
   for (const auto& [argument, range] : ranges->items()) {
     const bool has_two =
         range.is_array() && range.size() == 2 && range[0].is_number() && range[1].is_number();
-    if (!has_two || range[0].get<double>() > range[1].get<double>()) {
+    if (!has_two || !(range[0].get<double>() <= range[1].get<double>()) ||
+        !std::isfinite(range[1].get<double>() - range[0].get<double>())) {
       return refuse_field(
           "ranges", std::format("has for `{}` what is no [least, most]", argument.substr(0, 100)));
     }

@@ -109,7 +109,8 @@ std::string why_not_launchable(const OwnOperation& own, const Values& values) {
 }
 
 std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config& config) {
-  for (std::size_t i = 0; i < own.standards_of_sizes.size(); ++i) {
+  const std::size_t count = std::min(own.standards_of_sizes.size(), config.tunables().size());
+  for (std::size_t i = 0; i < count; ++i) {
     const Parameter& parameter = own.given.parameters[i];
     const int value = config.tunables()[i].value;
     if (!own.standards_of_sizes[i] || std::ranges::contains(parameter.values, value)) continue;

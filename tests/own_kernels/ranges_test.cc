@@ -82,6 +82,8 @@ TEST(RangesTest, RefusedRangeIsNamed) {
       {[](Json& j) { j["ranges"] = {"table"}; }, "\"ranges\" is no object"},
       {[](Json& j) { j["ranges"]["table"] = 1; }, "has for `table` what is no [least, most]"},
       {[](Json& j) { j["ranges"]["table"] = {2, 1}; }, "has for `table` what is no [least, most]"},
+      {[](Json& j) { j["ranges"]["table"] = {-1.5e308, 1.5e308}; },
+       "has for `table` what is no [least, most]"},
       {[](Json& j) { j["ranges"]["no"] = {0, 1}; }, "\"ranges\" has `no`, which is no tensor"},
       {[](Json& j) { j["ranges"]["out"] = {0, 1}; }, "has `out`, which is only written"},
       {[](Json& j) { j["ranges"]["ids"] = {0, 1}; }, "has `ids`, whose elements may be integers"}};
