@@ -19,7 +19,7 @@ namespace {
 
 using kernels::ElementType;
 
-constexpr std::array<std::int64_t, 5> kTokens = {1, 512, 2048, 4096, 8192};
+constexpr std::array<std::int64_t, 5> kUsualTokens = {1, 512, 2048, 4096, 8192};
 
 void use_layer_types(kernels::Variant& variant, ElementType gain) {
   const auto& operands = variant.operation->operands;
@@ -164,7 +164,7 @@ Status PrewarmProblems::read_model(const PrewarmOptions& options) {
     DORAJIT_ASSIGN(model_, adapted_layers(config, *adapter_));
   }
   const std::span<const std::int64_t> tokens =
-      options.tokens.empty() ? std::span<const std::int64_t>(kTokens) : options.tokens;
+      options.tokens.empty() ? std::span<const std::int64_t>(kUsualTokens) : options.tokens;
   const std::vector<LayerProblem> layers = layer_problems({&*model_, 1}, tokens);
   using kernels::LayerSize;
   for (const LayerProblem& layer : layers) {

@@ -39,13 +39,13 @@ Result<DemoRow> do_problem(const LayerProblem& layer, const kernels::Variant& va
   return DemoRow{.layer = layer, .problem = problem, .answer = answer, .comparison = comparison};
 }
 
-struct Options {
+struct DemoOptions {
   bool quick = false;
   std::vector<std::int64_t> tokens;
   VariantOptions variant;
 };
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_demo(const Invocation& invocation, const DemoOptions& options) {
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
   const auto start = std::chrono::steady_clock::now();
   Settings settings = invocation.settings;
@@ -85,10 +85,10 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_demo(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] = add_command<Options>(
+  const auto [command, options] = add_command<DemoOptions>(
       app, commands, "demo",
       "Tune the layers of real models and compare with what the kernels replace",
-      "dorajit demo --quick --type bf16", run);
+      "dorajit demo --quick --type bf16", run_demo);
   command.add_flag("--quick", options.quick, "One model, fewer tokens, short measurements");
   command
       .add_option("--tokens", options.tokens,

@@ -23,7 +23,7 @@ namespace dorajit::cli {
 namespace {
 
 constexpr std::string_view kPrefix = "DORAJIT_";
-constexpr std::string_view kKnown[] = {
+constexpr std::string_view kKnownVariables[] = {
     "DORAJIT_AUTOTUNE", "DORAJIT_CACHE_DIR",       "DORAJIT_CACHE_MAX_BYTES",
     "DORAJIT_CXX",      "DORAJIT_DAEMON_DIR",      "DORAJIT_DATABASES",
     "DORAJIT_DROPOUT",  "DORAJIT_LOCKED",          "DORAJIT_LOCKED_MISS",
@@ -177,7 +177,7 @@ std::vector<Finding> check_environment() {
     if (!is_ours && !std::ranges::contains(kForeign, name)) continue;
     Finding& finding = findings.emplace_back(
         found(std::string(name), std::string(text.substr(std::min(name.size() + 1, text.size())))));
-    if (!is_ours || std::ranges::contains(kKnown, name)) continue;
+    if (!is_ours || std::ranges::contains(kKnownVariables, name)) continue;
     finding.condition = Condition::kWarning;
     finding.what += "  (no such variable; docs/environment.md lists them)";
   }

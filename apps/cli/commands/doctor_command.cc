@@ -102,7 +102,7 @@ Result<std::vector<launch::DeviceId>> wanted_devices(Engine& engine, const std::
 }
 
 // Without a file, the machine is checked.
-Result<ExitCode> run(const Invocation& invocation, const std::string& path) {
+Result<ExitCode> run_doctor(const Invocation& invocation, const std::string& path) {
   if (!path.empty()) return check_file(path, invocation.json);
   Settings settings = invocation.settings;
   settings.tune_policy = TunePolicy::kOff;
@@ -144,7 +144,7 @@ Result<ExitCode> run(const Invocation& invocation, const std::string& path) {
 void declare_doctor(CLI::App& app, std::vector<Command>& commands) {
   const auto [command, path] = add_command<std::string>(
       app, commands, "doctor", "Check devices, compilers and tuning database, or a file",
-      "dorajit doctor\n  dorajit doctor h200.jsonl", run);
+      "dorajit doctor\n  dorajit doctor h200.jsonl", run_doctor);
   command.add_option("FILE", path,
                      "Check only this file of `dorajit export`, or database, and change nothing");
 }

@@ -120,7 +120,7 @@ Json explained_json(const Explained& explained, cache::TuningStore& store) {
   return row;
 }
 
-Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted) {
+Result<ExitCode> run_explain(const Invocation& invocation, const ProblemOptions& wanted) {
   DORAJIT_TRY(check_problem_options(wanted, "explain"));
   const auto parts = autotune::make_engine(invocation.settings);
   cache::TuningStore& store = *parts.store;
@@ -172,7 +172,7 @@ Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted)
 void declare_explain(CLI::App& app, std::vector<Command>& commands) {
   const auto [command, problems] = add_command<ProblemOptions>(
       app, commands, "explain", "Say which config a problem runs, and where it comes from",
-      "dorajit explain --shape 512x4096 --type bf16", run);
+      "dorajit explain --shape 512x4096 --type bf16", run_explain);
   add_problem_options(command, problems);
 }
 

@@ -24,16 +24,16 @@
 namespace dorajit::cli {
 namespace {
 
-struct Read {
+struct ExportSource {
   std::vector<TrialInput> files;
   std::vector<cache::Trial> trials;
   std::string origin;                  // for messages
   std::vector<std::string> databases;  // must not be overwritten
 };
 
-Result<Read> read_files(const std::vector<std::string>& paths, bool partial,
-                        ProgressBar& progress) {
-  Read read;
+Result<ExportSource> read_files(const std::vector<std::string>& paths, bool partial,
+                                ProgressBar& progress) {
+  ExportSource read;
   DORAJIT_ASSIGN(read.files, read_inputs(paths, partial, progress));
   for (const TrialInput& input : read.files) {
     std::ranges::copy(input.file.trials, std::back_inserter(read.trials));
@@ -43,12 +43,12 @@ Result<Read> read_files(const std::vector<std::string>& paths, bool partial,
   return read;
 }
 
-Result<Read> read_store(cache::TuningStore& store, ProgressBar& progress) {
+Result<ExportSource> read_store(cache::TuningStore& store, ProgressBar& progress) {
   progress.show("reading the database");
-  Read read{.files = {},
-            .trials = store.trials(),
-            .origin = store.location(),
-            .databases = {store.location()}};
+  ExportSource read{.files = {},
+                    .trials = store.trials(),
+                    .origin = store.location(),
+                    .databases = {store.location()}};
   DORAJIT_TRY(store.readable());
   return read;
 }
@@ -90,14 +90,14 @@ Result<cache::TrialText> write_to(const std::string& out, const std::vector<cach
   return cache::TrialText{.lines = {}, .trials = std::ssize(cache::each_once_in_order(trials))};
 }
 
-struct Options {
+struct ExportOptions {
   std::string out;
   std::vector<std::string> files;
   bool ship = false;
   bool partial = false;
 };
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_export(const Invocation& invocation, const ExportOptions& options) {
   if (invocation.json && options.out.empty()) {
     return fail(StatusCode::kInvalidArgument,
                 "export --json needs --out FILE, as standard output takes the document");
@@ -105,7 +105,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   ProgressBar progress(!invocation.json);
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
                  device_filter(invocation.settings, invocation.device));
-  Read read;
+  ExportSource read;
   if (options.files.empty()) {
     const auto parts = autotune::make_engine(invocation.settings);
     DORAJIT_ASSIGN(read, read_store(*parts.store, progress));
@@ -167,11 +167,11 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_export(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] = add_command<Options>(
+  const auto [command, options] = add_command<ExportOptions>(
       app, commands, "export", "Write trials to a file, for other machines",
       "dorajit export --out h200.jsonl --device H200\n"
       "  dorajit export --ship --from host-a.jsonl host-b.jsonl --out shipped.db",
-      run, /*filters_by_device=*/true);
+      run_export, /*filters_by_device=*/true);
   command
       .add_option("--out", options.out,
                   "Where to write: text, or a read-only database if it ends with .db [standard "

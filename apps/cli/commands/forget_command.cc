@@ -15,7 +15,7 @@
 namespace dorajit::cli {
 namespace {
 
-Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted) {
+Result<ExitCode> run_forget(const Invocation& invocation, const ProblemOptions& wanted) {
   DORAJIT_TRY(check_problem_options(wanted, "forget"));
   DORAJIT_ASSIGN(const std::set<std::string> keys, problem_keys(wanted, "forget"));
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
@@ -59,7 +59,7 @@ Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted)
 void declare_forget(CLI::App& app, std::vector<Command>& commands) {
   const auto [command, problems] = add_command<ProblemOptions>(
       app, commands, "forget", "Delete winner and trials of a problem, so that it is tuned again",
-      "dorajit forget --shape 4096x14336 --device cuda:0", run, /*filters_by_device=*/true);
+      "dorajit forget --shape 4096x14336 --device cuda:0", run_forget, /*filters_by_device=*/true);
   add_problem_options(command, problems);
 }
 

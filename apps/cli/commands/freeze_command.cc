@@ -71,7 +71,7 @@ ExitCode report_comparison(const Invocation& invocation, const std::vector<LockS
   return mismatches.empty() ? ExitCode::kOk : ExitCode::kFailed;
 }
 
-struct Options {
+struct FreezeOptions {
   ProblemOptions problems;
   std::string out;
   std::vector<std::string> compared;
@@ -81,7 +81,7 @@ struct Options {
 // The problems of the options; without any, those with a winner in the user's database.
 Result<std::vector<launch::Problem>> wanted_problems(const ChosenDevice& chosen,
                                                      cache::TuningStore& store,
-                                                     const Options& options) {
+                                                     const FreezeOptions& options) {
   if (names_problems(options.problems))
     return make_problems(options.problems, chosen.id.kind, "freeze");
   std::vector<launch::Problem> problems;
@@ -102,7 +102,7 @@ Result<std::vector<launch::Problem>> wanted_problems(const ChosenDevice& chosen,
                           chosen.device->info().fingerprint));
 }
 
-Result<ExitCode> freeze(const Invocation& invocation, const Options& options) {
+Result<ExitCode> freeze(const Invocation& invocation, const FreezeOptions& options) {
   if (invocation.json && options.out.empty()) {
     return fail(StatusCode::kInvalidArgument,
                 "freeze --json needs --out FILE, as standard output takes the document");
@@ -176,7 +176,7 @@ Result<ExitCode> check(const Invocation& invocation, const std::string& path) {
                                         {.name = "this machine", .entries = std::move(here)}});
 }
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_freeze(const Invocation& invocation, const FreezeOptions& options) {
   const bool reads_files = !options.compared.empty() || !options.checked.empty();
   if (reads_files && names_problems(options.problems)) {
     return fail(StatusCode::kInvalidArgument,
@@ -191,12 +191,12 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_freeze(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] = add_command<Options>(
+  const auto [command, options] = add_command<FreezeOptions>(
       app, commands, "freeze", "Write a lock file of what problems run; compare such files",
       "dorajit freeze --out train.lock\n"
       "  dorajit freeze --from problems.txt --out train.lock\n"
       "  dorajit freeze --compare rank0.lock rank1.lock",
-      run);
+      run_freeze);
   CLI::Option* out = command.add_option("--out", options.out, "Where to write [standard output]")
                          ->option_text("FILE");
   add_problem_options(command, options.problems);

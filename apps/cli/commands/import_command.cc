@@ -22,13 +22,13 @@ std::unexpected<Error> nothing_written(std::string_view what, cache::TuningStore
                           store.reason_not_persistent()));
 }
 
-struct Options {
+struct ImportOptions {
   std::vector<std::string> files;
   bool rebuild = false;
   bool partial = false;
 };
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_import(const Invocation& invocation, const ImportOptions& options) {
   if (options.files.empty() && !options.rebuild) {
     return fail(StatusCode::kInvalidArgument,
                 "import needs a FILE of `dorajit export`, a tuning database, or --rebuild");
@@ -72,11 +72,11 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_import(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] = add_command<Options>(
+  const auto [command, options] = add_command<ImportOptions>(
       app, commands, "import", "Add trials of other machines to the tuning database",
       "dorajit import h200.jsonl other-host/tuning.db\n"
       "  dorajit import --rebuild",
-      run);
+      run_import);
   command.add_option("FILE", options.files, "Files of `dorajit export`, or tuning databases");
   command.add_flag("--rebuild", options.rebuild,
                    "Derive all winners again, not only those of problems with new trials");

@@ -31,13 +31,13 @@ Result<cache::LockEntry> make_pin(const launch::Problem& problem, const kernels:
   return pin;
 }
 
-struct Options {
+struct PinOptions {
   ProblemOptions problems;
   std::string config;
   bool removes = false;
 };
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_pin(const Invocation& invocation, const PinOptions& options) {
   DORAJIT_TRY(check_problem_options(options.problems, "pin"));
   if (options.config.empty() && !options.removes) {
     return fail(StatusCode::kInvalidArgument, "pin needs --config CONFIG or --remove");
@@ -78,11 +78,11 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_pin(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] = add_command<Options>(
+  const auto [command, options] = add_command<PinOptions>(
       app, commands, "pin", "Make a problem run one config, whatever was measured",
       "dorajit pin --shape 4096x14336 --config b2048-w8-r1-v8-u1-c0\n"
       "  dorajit pin --shape 4096x14336 --remove",
-      run);
+      run_pin);
   add_problem_options(command, options.problems);
   CLI::Option* config =
       command.add_option("--config", options.config, "The config, as `show` names it");

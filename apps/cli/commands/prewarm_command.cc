@@ -141,7 +141,7 @@ void check_what_is_kept(PrewarmReport& report, const autotune::EngineParts& part
   }
 }
 
-struct Options {
+struct PrewarmArguments {
   std::vector<std::string> archs;
   PrewarmOptions problems;
   std::optional<double> seconds{};  // per problem; without it as the settings have it
@@ -195,7 +195,7 @@ Status check_default_fits(const launch::Problem& problem, const compile::Target&
 Result<PrewarmReport> plan(const PrewarmProblems& problems,
                            const std::vector<compile::Target>& targets,
                            const std::optional<ChosenDevice>& here,
-                           const autotune::EngineParts& parts, const Options& options) {
+                           const autotune::EngineParts& parts, const PrewarmArguments& options) {
   PrewarmReport report;
   for (const compile::Target& target : targets) {
     DORAJIT_ASSIGN(const std::vector<launch::Problem> wanted, problems.on(target.kind));
@@ -216,7 +216,7 @@ Result<PrewarmReport> plan(const PrewarmProblems& problems,
   return report;
 }
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_prewarm(const Invocation& invocation, const PrewarmArguments& options) {
   DORAJIT_ASSIGN(const PrewarmProblems problems, PrewarmProblems::read(options.problems));
   if (options.list_only) {
     DORAJIT_TRY(list(invocation, problems, options.archs));
@@ -261,14 +261,14 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_prewarm(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] = add_command<Options>(
+  const auto [command, options] = add_command<PrewarmArguments>(
       app, commands, "prewarm",
       "Compile kernels ahead, for any architecture, and tune them on a GPU of this machine",
       "dorajit prewarm --arch sm_90,sm_100 --model ./Llama-3.1-8B --adapter ./my-dora\n"
       "  dorajit prewarm --arch sm_80,sm_90 --op compose --type bf16 --refuse-spills\n"
       "  dorajit prewarm --model ./Llama-3.1-8B --list > problems.txt\n"
       "  dorajit prewarm --arch sm_90 --kernel swiglu.json --with n=4096x12288",
-      run);
+      run_prewarm);
   command
       .add_option("--arch", options.archs,
                   "Architectures: sm_80, sm_90, ... or native-cpu [the device's]")

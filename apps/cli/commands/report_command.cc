@@ -24,15 +24,16 @@ namespace {
 
 using report::Source;
 
-struct Read {
+struct ReportSource {
   std::vector<Source> sources;
   report::PageFacts facts;
 };
 
-Result<Read> read_files(std::span<const std::string> paths, bool partial, bool with_progress) {
+Result<ReportSource> read_files(std::span<const std::string> paths, bool partial,
+                                bool with_progress) {
   ProgressBar progress(with_progress);
   DORAJIT_ASSIGN(std::vector<TrialInput> inputs, read_inputs(paths, partial, progress));
-  Read read;
+  ReportSource read;
   for (TrialInput& input : inputs) {
     read.facts.origin += (read.facts.origin.empty() ? "" : ", ") + input.path;
     auto winners = cache::choose_winners(input.file.trials);
@@ -43,8 +44,8 @@ Result<Read> read_files(std::span<const std::string> paths, bool partial, bool w
   return read;
 }
 
-Result<Read> read_store(cache::TuningStore& store, const Settings& settings) {
-  Read read;
+Result<ReportSource> read_store(cache::TuningStore& store, const Settings& settings) {
+  ReportSource read;
   auto trials = store.trials();
   DORAJIT_TRY(store.readable());
   auto winners = store.winners();
@@ -91,20 +92,20 @@ Json device_json(const report::DeviceFindings& device) {
   return row;
 }
 
-struct Options {
+struct ReportOptions {
   std::string html;
   std::vector<std::string> files;
   bool partial = false;
 };
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_report(const Invocation& invocation, const ReportOptions& options) {
   if (options.html.empty() && !invocation.json) {
     return fail(StatusCode::kInvalidArgument,
                 "report needs --html FILE, the page to write, or --json");
   }
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
                  device_filter(invocation.settings, invocation.device));
-  Read read;
+  ReportSource read;
   if (options.files.empty()) {
     const auto parts = autotune::make_engine(invocation.settings);
     DORAJIT_ASSIGN(read, read_store(*parts.store, invocation.settings));
@@ -142,11 +143,11 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_report(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] =
-      add_command<Options>(app, commands, "report", "Show tuning data as a page for browsers",
-                           "dorajit report --html report.html\n"
-                           "  dorajit report --html h200.html --from h200.jsonl --device H200",
-                           run, /*filters_by_device=*/true);
+  const auto [command, options] = add_command<ReportOptions>(
+      app, commands, "report", "Show tuning data as a page for browsers",
+      "dorajit report --html report.html\n"
+      "  dorajit report --html h200.html --from h200.jsonl --device H200",
+      run_report, /*filters_by_device=*/true);
   command.add_option("--html", options.html, "The page to write")->option_text("FILE");
   command
       .add_option("--from", options.files,

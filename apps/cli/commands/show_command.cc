@@ -44,12 +44,12 @@ std::string pins_text(const std::vector<cache::LockEntry>& pins) {
   return table.text();
 }
 
-struct Options {
+struct ShowOptions {
   ProblemOptions problems;
   bool with_trials = false;
 };
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_show(const Invocation& invocation, const ShowOptions& options) {
   std::optional<std::set<std::string>> keys;
   if (names_problems(options.problems)) {
     DORAJIT_ASSIGN(keys, problem_keys(options.problems, "show"));
@@ -95,11 +95,11 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_show(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] = add_command<Options>(
+  const auto [command, options] = add_command<ShowOptions>(
       app, commands, "show", "List the winners in the tuning database, of all problems or some",
       "dorajit show --device H200\n"
       "  dorajit show --shape 4096x14336 --trials",
-      run, /*filters_by_device=*/true);
+      run_show, /*filters_by_device=*/true);
   add_problem_options(command, options.problems);
   command.add_flag("--trials", options.with_trials,
                    "Also list the measured configs of each problem");

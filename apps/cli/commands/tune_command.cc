@@ -139,14 +139,14 @@ std::vector<launch::Problem> part_of(const std::vector<launch::Problem>& problem
   return part;
 }
 
-struct Options {
+struct TuneOptions {
   ProblemOptions problems;
   std::string shard;                // "2/8"; empty: all
   std::optional<double> seconds{};  // per problem; without it as the settings have it
   bool force = false;
 };
 
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& options) {
   // Before a device is opened, so that a wrong command line fails at once.
   DORAJIT_TRY(check_problem_options(options.problems, "tune"));
   DORAJIT_ASSIGN(const Shard shard, parse_shard(options.shard));
@@ -214,13 +214,13 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_tune(CLI::App& app, std::vector<Command>& commands) {
-  const auto [command, options] =
-      add_command<Options>(app, commands, "tune", "Find the fastest config of problems and keep it",
-                           "dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
-                           "  dorajit tune --op backward --shape 4096x4096\n"
-                           "  dorajit tune --from problems.txt --shard 2/8\n"
-                           "  dorajit tune --kernel swiglu.json --with n=4096x12288",
-                           run);
+  const auto [command, options] = add_command<TuneOptions>(
+      app, commands, "tune", "Find the fastest config of problems and keep it",
+      "dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
+      "  dorajit tune --op backward --shape 4096x4096\n"
+      "  dorajit tune --from problems.txt --shard 2/8\n"
+      "  dorajit tune --kernel swiglu.json --with n=4096x12288",
+      run_tune);
   add_problem_options(command, options.problems);
   command.add_option("--shard", options.shard, "Only part I of N of the problems, I from 1 to N")
       ->option_text("I/N");

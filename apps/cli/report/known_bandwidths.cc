@@ -33,7 +33,7 @@ constexpr KnownBandwidth kKnown[] = {
 };
 
 // Whether the text has the model as words of its own: no A10 in A100.
-bool names(std::string_view text, std::string_view model) {
+bool names_model(std::string_view text, std::string_view model) {
   const auto is_part_of_word = [&](std::size_t at) {
     if (at >= text.size()) return false;
     const char letter = text[at];
@@ -52,7 +52,7 @@ std::optional<KnownBandwidth> known_bandwidth(std::string_view fingerprint) {
   // A slice of a GPU has a slice of its bandwidth.
   if (!fingerprint.starts_with("cuda/") || fingerprint.contains("MIG")) return std::nullopt;
   const auto* found = std::ranges::find_if(
-      kKnown, [&](const KnownBandwidth& one) { return names(fingerprint, one.model); });
+      kKnown, [&](const KnownBandwidth& one) { return names_model(fingerprint, one.model); });
   if (found == std::end(kKnown)) return std::nullopt;
   return *found;
 }
