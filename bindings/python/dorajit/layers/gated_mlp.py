@@ -170,7 +170,12 @@ class GatedMlp(torch.autograd.Function):
         hooks = recomputation.top_hooks(False)
         is_first = hooks is not None and recomputation.is_first_run(hooks)
         is_watched = hooks is not None and not recomputation.is_of_checkpoint(hooks)
+        factors = [trained[2 * i:2 * i + 2] for i in range(3)]
+        shared = [None if hooks is None else recomputation.share_norms(hooks, call, *of_call) for call, of_call in zip(calls, factors)]
         out, lows, masks, e, u, inner = _forward(x, calls, activation, of_magnitude and not is_first, is_first)
+        for norms, call in zip(shared, calls):
+            if norms is not None:
+                norms.divisor, norms.gain = call.divisor, call.gain
         ctx.set_materialize_grads(False)
         if is_first and of_magnitude:  # saves nothing, but tensors of the same shapes and types as the second run
             inner = out.detach()
@@ -181,7 +186,7 @@ class GatedMlp(torch.autograd.Function):
                 kept, versions, *weights = node.hold(*weights, hooks is None)
                 held.append((kept, versions))
             saved += *weights, call.gain, call.divisor if i == 2 else call.magnitude
-            floats.add(node.has_float_products(x, *trained[2 * i:2 * i + 2], call))
+            floats.add(node.has_float_products(x, *factors[i], call))
         one_type = trained[6].dtype is trained[7].dtype
         ctx.kept = (activation, [(one.scale, one.base, one.dropout) for one in calls], trained, x.dtype, held,
                     floats.pop() if one_type and len(floats) == 1 else None, is_watched)
