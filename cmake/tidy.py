@@ -8,6 +8,7 @@ those sources are checked, each by itself.
 """
 
 import concurrent.futures
+import functools
 import hashlib
 import json
 import pathlib
@@ -24,7 +25,8 @@ SHALLOW_ANALYZER = [f"--extra-arg={word}" for word in
 # Options that only code generation heeds.
 OF_CODE = re.compile(r"-O\d|-fPI[CE]|-fpch-codegen|-fvisibility\S*")
 PRECOMPILED = re.compile(r" -Winvalid-pch| -Xclang -include(-pch)? -Xclang \S+| -include \S+cmake_pch\S+")
-BATCH = 8
+BATCH = 12
+LAYERS = {"runtime", "cache", "own_kernels", "autotune", "kernel_templates"}
 # A definition's name, in the layout of clang-format: `Result<Plan> make_plan(`, `struct Options {`, `int kRows =`.
 DEFINED = re.compile(r"^(?!using |template|TEST|namespace|return)[A-Za-z][^(={;\n]*?(\w+)(?:\[.*\])?\s*[({=;]", re.MULTILINE)
 
@@ -65,6 +67,23 @@ def local_names(path):
     return programs | set(DEFINED.findall("".join(re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.M | re.S))))
 
 
+@functools.cache
+def included_folders(root, path):
+    """The top folders of this project from which a file includes headers; "api" for those of the C++ API, whose names are
+    those of the layers."""
+    found = set()
+    for name in re.findall(r'^#include ["<](.+)[">]$', path.read_text(encoding="utf-8"), re.M):
+        if (root / name).is_file() or name.startswith("dorajit/"):
+            found.add("api" if name.startswith("dorajit/") and name.endswith(".hpp") else name.partition("/")[0])
+            found |= included_folders(root, root / name) if (root / name).is_file() else set()
+    return found
+
+
+def is_wrapped(path):
+    """Whether nearly all of a source is in unnamed namespaces, so that a batch can have a namespace around each."""
+    return path.name.endswith("_test.cc") and "/tests/" in str(path)
+
+
 class Batch:
     """Sources that are checked together: their words are equal, and none defines what another one does."""
 
@@ -80,6 +99,12 @@ class Batch:
         self.names |= names
         self.definitions |= definitions
 
+    def of(self, paths):
+        """The batch of some of its sources."""
+        part = Batch(self.words, self.folder)
+        part.paths, part.definitions = paths, self.definitions
+        return part
+
     def command(self):
         return [*self.words, *("=".join(filter(None, one)) for one in self.definitions.items())]
 
@@ -87,10 +112,10 @@ class Batch:
 def batches(root, entries, wanted):
     groups = {}
     for path, definitions, words, folder in sources(root, entries, wanted):
-        # The names of the public headers are those of the layers.
-        is_public = '#include "dorajit/' in path.read_text(encoding="utf-8")
-        group = groups.setdefault((*words, path.is_relative_to(root / "tests"), is_public), [])
-        names = local_names(path)
+        folders = included_folders(root, path)
+        is_of_both = "api" in folders and folders & LAYERS  # goes together with no other source
+        group = groups.setdefault((*words, path.is_relative_to(root / "tests"), path if is_of_both else "api" in folders), [])
+        names = set() if is_wrapped(path) else local_names(path)
         batch = next((one for one in group if not wanted and one.takes(names, definitions)), None)
         if batch is None:
             batch = Batch(words, folder)
@@ -101,9 +126,15 @@ def batches(root, entries, wanted):
 
 def write_unit(unit, paths):
     """One source of several, with the lines of each. Unlike #include this keeps them part of the main
-    file, which alone the static analyzer looks at."""
-    unit.write_text("".join(f'#line 1 "{path}"\n{path.read_text(encoding="utf-8")}\n' for path in paths),
-                    encoding="utf-8")
+    file, which alone the static analyzer looks at. Tests define equal names."""
+    text = ""
+    for i, path in enumerate(paths):
+        source = path.read_text(encoding="utf-8")
+        if is_wrapped(path):
+            source = re.sub(r"^namespace \{$", f"namespace unit_{i} {{ namespace {{", source, flags=re.M)
+            source = re.sub(r"^\}  // namespace$", "} }  // namespace", source, flags=re.M)
+        text += f'#line 1 "{path}"\n{source}\n'
+    unit.write_text(text, encoding="utf-8")
 
 
 def fingerprint(root, unit, words, folder):
@@ -136,8 +167,7 @@ def includes_twice(path):
 def tidy(program, root, passed, batch):
     """The number of sources of a batch that have faults."""
     paths, words, folder = batch.paths, batch.command(), batch.folder
-    is_test = paths[0].is_relative_to(root / "tests")
-    config = root / ("tests/.clang-tidy" if is_test else ".clang-tidy")
+    config = root / ("tests/.clang-tidy" if paths[0].is_relative_to(root / "tests") else ".clang-tidy")
     unit = paths[0]
     if len(paths) > 1:
         name = hashlib.sha256("\n".join(map(str, paths)).encode()).hexdigest()[:16]
@@ -147,14 +177,15 @@ def tidy(program, root, passed, batch):
     if key and (passed / key).exists():
         return 0
     faulty = 0
+    if len(paths) == 1:
+        report, is_clean = check(program, unit, config, words, folder)
+        print(report, end="", flush=True)
+        faulty = not is_clean
     # Sources of a batch include the same headers; the check for that is replaced.
-    goes_together = len(paths) > 1 and not any(map(includes_twice, paths))
-    without = "--checks=-readability-duplicate-include"
-    if not goes_together or not check(program, unit, config, words, folder, without)[1]:
-        for path in paths:
-            report, is_clean = check(program, path, config, words, folder)
-            print(report, end="", flush=True)
-            faulty += not is_clean
+    elif any(map(includes_twice, paths)) or not check(program, unit, config, words, folder,
+                                                      "--checks=-readability-duplicate-include")[1]:
+        middle = len(paths) // 2
+        faulty = sum(tidy(program, root, passed, batch.of(half)) for half in (paths[:middle], paths[middle:]))
     if key and not faulty:
         (passed / key).touch()
     return faulty

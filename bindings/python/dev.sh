@@ -52,7 +52,8 @@ CODE
 
 # test_python [--peft VERSION] [--upstream] [ARGUMENT...]: runs tests/python against the package in the
 # release build tree, or with --upstream PEFT's own DoRA tests. --peft selects another version of PEFT than
-# the environment's. Arguments are passed to pytest.
+# the environment's. Arguments are passed to pytest. PyTorch has one thread: on cores that compile at the same time, its
+# threads wait for each other, which made the tests take four times as long.
 test_python() {
   local tree=$root/build/release other='' tests=("$python" -m pytest -q -p no:cacheprovider)
   has_python || return 0
@@ -68,7 +69,7 @@ test_python() {
   done
   say "testing the Python package"
   (cd "$root" && PYTHONPATH=${other:+$other:}$tree/bindings/python PATH=$tree/apps/cli:$PATH \
-    DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
+    OMP_NUM_THREADS=1 DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
 # every_interpreter: prints a path for each version in pyproject.toml. uv finds those that are here and fetches the others.
