@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -24,16 +25,24 @@ constexpr int kProcesses = 8;
 
 enum class MayTune { kNo, kYes };
 
+// Steps of an engine that may tune, after which a new one begins: an engine that has waited for
+// another's tuning in vain keeps the default; the next one looks again.
+constexpr int kStepsOfAnEngine = 500;
+
 // Steps until all winners are in use; the exit code of the child.
 int train(const RunningDaemon& daemon, MayTune may_tune) {
-  TrainingProcess process(daemon.cache_dir(), daemon.socket_folder());
+  std::optional<TrainingProcess> process;
+  int steps = 0;
   const bool won = becomes_true([&] {
-    if (!process.step()) ::_exit(3);
-    return process.has_all_winners();
+    if (!process || (may_tune == MayTune::kYes && steps++ % kStepsOfAnEngine == 0)) {
+      process.emplace(daemon.cache_dir(), daemon.socket_folder());
+    }
+    if (!process->step()) ::_exit(3);
+    return process->has_all_winners();
   });
   CHILD_CHECK(won);
-  CHILD_CHECK(process.step());
-  CHILD_CHECK(may_tune == MayTune::kYes || !process.has_tuned());
+  CHILD_CHECK(process->step());
+  CHILD_CHECK(may_tune == MayTune::kYes || !process->has_tuned());
   return 0;
 }
 
