@@ -17,8 +17,8 @@ input, and drop nothing before down_proj.
 All contenders have the same weights, a B that is not zero and magnitudes that differ from the norms, and
 are interleaved in random order. Reported for forward and backward: the median time; the median time until the host
 has enqueued both ("CPU", from an idle GPU); the time in which kernels run ("GPU", where a kernel that starts before its
-predecessor has ended counts once) and their number, from PyTorch's profiler; the peak of PyTorch's allocator. Also reported: the median time of a forward pass without gradients in training mode, and the
-cosine of the output with that of PEFT in float32. Before each step the adapters count as changed, as by an
+predecessor has ended counts once) and their number, from PyTorch's profiler; the peak of PyTorch's allocator. Also
+reported: the median time of a forward pass without gradients in training mode, and the cosine of the output with that of PEFT in float32. Before each step the adapters count as changed, as by an
 optimizer; a forward pass finds them as the step before it. With --compiled MODE both passes run under torch.compile.
 """
 

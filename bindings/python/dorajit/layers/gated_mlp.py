@@ -171,11 +171,11 @@ class GatedMlp(torch.autograd.Function):
         is_first = hooks is not None and recomputation.is_first_run(hooks)
         is_watched = hooks is not None and not recomputation.is_of_checkpoint(hooks)
         factors = [trained[2 * i:2 * i + 2] for i in range(3)]
-        shared = [None if hooks is None else recomputation.share_norms(hooks, call, *of_call) for call, of_call in zip(calls, factors)]
+        shared = [None if hooks is None else recomputation.share_norms(hooks, is_first, call, *of_call)
+                  for call, of_call in zip(calls, factors)]
         out, lows, masks, e, u, inner = _forward(x, calls, activation, of_magnitude and not is_first, is_first)
         for norms, call in zip(shared, calls):
-            if norms is not None:
-                norms.divisor, norms.gain = call.divisor, call.gain
+            recomputation.keep_norms(norms, call)
         ctx.set_materialize_grads(False)
         if is_first and of_magnitude:  # saves nothing, but tensors of the same shapes and types as the second run
             inner = out.detach()

@@ -144,10 +144,9 @@ class DoraLinear(torch.autograd.Function):
         hooks = recomputation.top_hooks(False)
         # The first run of a checkpoint saves nothing, but tensors of the same shapes and types as the second one.
         is_first = hooks is not None and recomputation.is_first_run(hooks)
-        norms = None if hooks is None else recomputation.share_norms(hooks, call, lora_A, lora_B)
+        norms = None if hooks is None else recomputation.share_norms(hooks, is_first, call, lora_A, lora_B)
         out, low, inner, mask = forward(x, call, bias, of_magnitude and not is_first)
-        if norms is not None:
-            norms.divisor, norms.gain = call.divisor, call.gain
+        recomputation.keep_norms(norms, call)
         if is_first and of_magnitude:
             dtype = _inner_type(x, call.a)
             inner = out.detach() if dtype is out.dtype else out.new_empty((), dtype=dtype).expand_as(out)

@@ -33,9 +33,9 @@ class Norms:
         self.divisor = self.gain = None
 
 
-def share_norms(hooks, call, lora_A, lora_B):
-    """Lets the two runs of a checkpoint compute the norms of a call once. In the first run the result is a Norms, to which
-    the caller gives the divisor and the gain; the second run takes them, unless an operand was written since, as far as
+def share_norms(hooks, is_first, call, lora_A, lora_B):
+    """Lets the two runs of a checkpoint compute the norms of a call once. In the first run the result is a Norms, for
+    keep_norms after the forward pass; the second run takes them, unless an operand was written since, as far as
     PyTorch counts writes."""
     if call.of_norm is None or not is_of_checkpoint(hooks):
         return None
@@ -44,7 +44,7 @@ def share_norms(hooks, call, lora_A, lora_B):
     key = weight_state.key(operands, (call.scale, call.a.dtype))
     if checkpoint is None or key is None:
         return None
-    if is_first_run(hooks):
+    if is_first:
         of_layers = _norms.setdefault(checkpoint, {})
         made = None if id(lora_A) in of_layers else Norms(operands, key)
         of_layers[id(lora_A)] = made
@@ -55,10 +55,19 @@ def share_norms(hooks, call, lora_A, lora_B):
     return None
 
 
+def keep_norms(norms, call):
+    """Gives the result of share_norms what the forward pass computed."""
+    if norms is not None:
+        norms.divisor, norms.gain = call.divisor, call.gain
+
+
 def _checkpoint_of(hooks):
     """What PyTorch keeps of a checkpoint for both runs; None if this version of PyTorch hides it."""
     pack = getattr(hooks[0], "__wrapped__", hooks[0])
-    for name, cell in zip(pack.__code__.co_freevars, pack.__closure__ or ()):
+    code = getattr(pack, "__code__", None)
+    if code is None:
+        return None
+    for name, cell in zip(code.co_freevars, pack.__closure__ or ()):
         if name == "frame":
             return cell.cell_contents
         if name == "target_frame_ref":
