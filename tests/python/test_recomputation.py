@@ -10,7 +10,7 @@ from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
                                     create_selective_checkpoint_contexts)
 
 import dorajit
-from dorajit.layers import node
+from dorajit.layers import node, recomputation
 
 
 def layer_and_input(device):
@@ -96,6 +96,16 @@ def test_runs_of_a_checkpoint_compute_a_norm_once(device, layer_launches):
     assert "norm" not in layer_launches()
     checkpoint(layer, x, use_reentrant=False)
     assert layer_launches()["norm"] == 1
+
+
+def test_hooks_that_hide_their_checkpoint_share_nothing(device, layer_launches, monkeypatch):
+    layer, x = layer_and_input(device)
+    find = recomputation._checkpoint_of
+    monkeypatch.setattr(recomputation, "_checkpoint_of", lambda hooks: find((functools.partial(hooks[0]), hooks[1])))
+    wanted = gradients(layer, x, lambda layer, x: layer(x))
+    layer_launches()
+    found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=False))
+    assert all(map(torch.equal, found, wanted)) and layer_launches()["norm"] == 2
 
 
 def test_layer_that_a_checkpoint_calls_twice_computes_its_own_norms(device):
