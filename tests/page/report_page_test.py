@@ -4,8 +4,8 @@ report_page_test.py --program DORAJIT --source-dir DIR --out DIR
 
 Makes a page from the shipped H200 data and one without data, loads them in headless Chromium, and checks
 the elements of the document, that the console has no message and the network no request,
-that sorting and filtering work, and that the page is complete without scripts. Writes screenshots
-to the --out folder, for people to look at. Ends with 77 (skipped) if there is no Chromium.
+that sorting and filtering work, that no column is cut at 390 pixels or on paper, and that all rows print.
+Writes screenshots to the --out folder, for people to look at. Ends with 77 (skipped) if there is no Chromium.
 """
 
 import argparse
@@ -26,22 +26,41 @@ _ASKED_BY_A_PAGE = re.compile(r'"initiator":"(?!not an origin).*"url":"(?!file:|
 
 # A script at the end of the page: sorts by speed-up, filters, and writes the visible rows into the document.
 _USE = """<script>
-const headings = [...document.querySelectorAll(".winners thead button")];
+const headings = [...document.querySelectorAll(".winners > thead button")];
 headings.find((one) => one.textContent === "speed-up").click();
 const input = document.querySelector("input[type=search]");
 input.value = "BACKWARD f16";
 input.dispatchEvent(new Event("input"));
-const seen = [...document.querySelectorAll(".winners tbody tr")].filter((row) => !row.hidden);
+const seen = [...document.querySelectorAll(".winners > tbody > tr")].filter((row) => !row.hidden);
 const result = document.createElement("pre");
 result.id = "seen";
 result.textContent = JSON.stringify({
   operations: [...new Set(seen.map((row) => row.cells[0].textContent))],
-  gains: seen.map((row) => Number(row.querySelector(".gain").dataset.v)),
+  gains: seen.map((row) => Number(row.querySelector(".gain").textContent.replace("x", ""))),
   status: document.querySelector("[role=status]").textContent,
   sort: document.querySelector("[aria-sort]").textContent,
 });
 document.body.append(result);
 </script>"""
+
+# A script at the end of a page in a frame: opens the first lists of trials, and says how far the elements reach.
+_MEASURE = """<script>
+for (const details of [...document.querySelectorAll("details")].slice(0, 20)) details.open = true;
+const cells = [...document.querySelectorAll("h1, p, th, td, svg")].filter((one) => one.checkVisibility());
+parent.postMessage(JSON.stringify({
+  width: innerWidth, scroll: document.documentElement.scrollWidth,
+  right: Math.max(...cells.map((one) => one.getBoundingClientRect().right)),
+  rows: new Set(cells.filter((one) => one.matches(".gain")).map((one) => one.parentElement)).size,
+  columns: Math.min(...[...document.querySelectorAll(".winners > tbody > tr")].map((row) => [...row.cells].filter((one) => one.checkVisibility()).length)),
+}), "*");
+</script>"""
+_FRAME = """<!doctype html><iframe src="{name}" style="width: {width}px; height: 900px; border: 0"></iframe>
+<script>addEventListener("message", ({{data}}) => {{
+  const result = document.createElement("pre");
+  result.id = "seen";
+  result.textContent = data;
+  document.body.append(result);
+}});</script>"""
 
 
 def expect(condition, complaint):
@@ -133,15 +152,15 @@ def problems_of(database):
 
 def check_h200(browser, page, problems):
     count_of_problems = len(problems)
-    for kind, dom in {"as written": page.read_text(encoding="utf-8"),
-                      "in the browser": browser.document(page)}.items():
-        found = Document(dom)
-        for what, wanted in {"tr": count_of_problems, ".gain": count_of_problems, "details": 100,
-                             "caption": 1, "h1": 1, "h2": 1, "h3": 2}.items():
-            count = found.count.get(what, 0)
-            expect(count >= wanted, f"{kind} the page has {count} of {what}, not {wanted}")
-        expect(found.count["circle"] >= count_of_problems, f"{kind} the roofline lacks points")
-        expect(not found.references, f"{kind} the page refers to {found.references}")
+    dom = browser.document(page)
+    found = Document(dom)
+    for what, wanted in {"tr": count_of_problems, ".gain": count_of_problems, "details": 100,
+                         "caption": 1, "h1": 1, "h2": 1, "h3": 2}.items():
+        count = found.count.get(what, 0)
+        expect(count >= wanted, f"the page has {count} of {what}, not {wanted}")
+    expect(found.count["circle"] >= count_of_problems, "the roofline lacks points")
+    expect("<noscript>" in page.read_text(encoding="utf-8"), "without scripts the page says nothing")
+    expect(not found.references, f"the page refers to {found.references}")
     expect('data-ready="1"' in dom, "the script did not finish")
     expect(f"{count_of_problems} problems</span>" in dom, "the page has no filter")
 
@@ -160,6 +179,29 @@ def check_use(browser, page, problems, scratch):
     expect(seen["sort"] == "speed-up", seen["sort"])
 
 
+def check_widths(browser, page, problems, scratch):
+    """On a narrow screen, and on paper: landscape A4 without its margins."""
+    text = page.read_text(encoding="utf-8").replace("</body>", _MEASURE + "</body>")
+    on_paper = text.replace("@media screen and (max-width", "@media not all and (max-width").replace("@media print", "@media all")
+    expect(on_paper.count("@media all") == 1 and on_paper.count("@media not all") == 1, "the page has other styles")
+    for name, width, content in (("narrow", 390, text), ("paper", 1040, on_paper)):
+        (scratch / f"{name}.html").write_text(content, encoding="utf-8")
+        frame = scratch / f"{name}_frame.html"
+        frame.write_text(_FRAME.format(name=f"{name}.html", width=width), encoding="utf-8")
+        seen = json.loads(re.search(r'<pre id="seen">(.*?)</pre>', browser.document(frame))[1])
+        expect(seen["width"] == width, f"{name}: the frame has {seen['width']} pixels")
+        expect(max(seen["scroll"], seen["right"]) <= width, f"{name}: columns are cut: {seen}")
+        expect(seen["rows"] == len(problems), f"{name}: {seen['rows']} of {len(problems)} rows are visible")
+        expect(seen["columns"] == 13, f"{name}: {seen['columns']} of 13 columns are visible")
+
+
+def check_print(browser, page, problems, out):
+    """Rows take at least 2 mm of a page of 190 mm, so all of them take many pages."""
+    browser.run(page, f"--print-to-pdf={out}", "--no-pdf-header-footer")
+    pages = len(re.findall(rb"/Type\s*/Page\b", out.read_bytes()))
+    expect(pages > len(problems) / 95, f"{len(problems)} rows were printed on {pages} pages")
+
+
 def check(browser, arguments, scratch):
     check_browser(browser, scratch)
     database = arguments.source_dir / "databases" / "nvidia_h200.jsonl"
@@ -167,9 +209,12 @@ def check(browser, arguments, scratch):
     problems = problems_of(database)
     check_h200(browser, page, problems)
     check_use(browser, page, problems, scratch)
+    check_widths(browser, page, problems, scratch)
+    check_print(browser, page, problems, arguments.out / "report_h200.pdf")
     empty = make_page(arguments.program, scratch / "empty.html", scratch)
     expect("Nothing was measured yet" in browser.document(empty), "the empty page does not say that it is empty")
     pictures = {"h200": (page, "1400,2600", ()),
+                "h200_narrow": (page, "500,2600", ()),
                 "h200_dark": (page, "1400,2600", ("--blink-settings=preferredColorScheme=0",)),
                 "empty": (empty, "1400,700", ())}
     for name, (shown, size, options) in pictures.items():

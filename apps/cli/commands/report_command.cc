@@ -26,7 +26,8 @@ using report::Source;
 
 struct ReportSource {
   std::vector<Source> sources;
-  report::PageFacts facts;
+  std::string origin;  // names what was read
+  std::string remark;  // shown where nothing was found
 };
 
 Result<ReportSource> read_files(std::span<const std::string> paths, bool partial,
@@ -35,7 +36,7 @@ Result<ReportSource> read_files(std::span<const std::string> paths, bool partial
   DORAJIT_ASSIGN(std::vector<TrialInput> inputs, read_inputs(paths, partial, progress));
   ReportSource read;
   for (TrialInput& input : inputs) {
-    read.facts.origin += (read.facts.origin.empty() ? "" : ", ") + input.path;
+    read.origin += (read.origin.empty() ? "" : ", ") + input.path;
     auto winners = cache::choose_winners(input.file.trials);
     read.sources.push_back({.name = std::filesystem::path(input.path).filename().string(),
                             .trials = std::move(input.file.trials),
@@ -52,44 +53,23 @@ Result<ReportSource> read_store(cache::TuningStore& store, const Settings& setti
   DORAJIT_TRY(store.readable());
   read.sources.push_back(
       {.name = "user database", .trials = std::move(trials), .winners = std::move(winners)});
-  read.facts.origin = store.location();
+  read.origin = store.location();
   if (!settings.shipped_databases.empty()) {
-    read.facts.remark =
+    read.remark =
         std::format("The databases in {} are shown with --from.", settings.shipped_databases);
   }
   return read;
 }
 
-Json problem_json(const report::ProblemFindings& found) {
-  Json row = to_json(found.winner);
-  row.erase("device");
-  row["age_s"] = found.age_s;
-  row["speedup_standard_error"] = found.speedup_error;
-  row["source"] = found.source;
-  row["for_these_kernels"] = found.is_for_these_kernels;
-  row["bytes"] = nullptr;
-  row["gb_per_s"] = nullptr;
-  if (found.roofline) {
-    row["bytes"] = found.roofline->bytes;
-    row["gb_per_s"] = found.roofline->bytes_per_ns;
+// The document in the page. It cannot end the element that holds it.
+std::string page_html(const Json& document) {
+  constexpr std::string_view kPlace = "{{document}}";
+  std::string page(report::kEmbeddedFiles[0].text);
+  std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::size_t at = text.find('<'); at != text.npos; at = text.find('<', at + 1)) {
+    text.replace(at, 1, "\\u003c");
   }
-  row["trials"] = trials_json(found.trials, found.winner);
-  return row;
-}
-
-Json device_json(const report::DeviceFindings& device) {
-  Json row = {{"fingerprint", device.fingerprint},
-              {"peak_gb_per_s", nullptr},
-              {"trials", device.trials},
-              {"trials_that_failed", device.bad_trials},
-              {"mean_speedup", device.mean_speedup()},
-              {"defaults_kept", device.defaults_kept()},
-              {"problems", Json::array()}};
-  if (device.memory) row["peak_gb_per_s"] = device.memory->bytes_per_ns;
-  for (const report::ProblemFindings& found : device.problems) {
-    row["problems"].push_back(problem_json(found));
-  }
-  return row;
+  return page.replace(page.find(kPlace), kPlace.size(), text);
 }
 
 struct ReportOptions {
@@ -117,27 +97,29 @@ Result<ExitCode> run_report(const Invocation& invocation, const ReportOptions& o
     std::erase_if(source.trials, is_other);
     std::erase_if(source.winners, is_other);
   }
-  read.facts.now_unix_s = cache::now_unix_s();
-  const auto devices = report::make_findings(read.sources, read.facts.now_unix_s);
+  const auto devices = report::make_findings(read.sources);
 
   std::int64_t problems = 0;
-  for (const report::DeviceFindings& device : devices) problems += std::ssize(device.problems);
-  std::size_t page_bytes = 0;
-  if (!options.html.empty()) {
-    const std::string page = report::page_html(devices, read.facts);
-    page_bytes = page.size();
-    DORAJIT_TRY(cache::write_output_file(options.html, page));
-  }
   Json rows = Json::array();
-  for (const report::DeviceFindings& device : devices) rows.push_back(device_json(device));
-  return print_result(invocation.json, "report",
-                      {{"html", options.html.empty() ? Json() : Json(options.html)},
-                       {"from", read.facts.origin},
-                       {"devices", rows}},
-                      std::format("{} on {} written to {}, {}\n{}", count_text(problems, "problem"),
-                                  count_text(std::ssize(devices), "device"), options.html,
-                                  bytes_text(static_cast<std::int64_t>(page_bytes)),
-                                  devices.empty() ? "`dorajit demo --quick` measures some\n" : ""));
+  for (const report::DeviceFindings& device : devices) {
+    problems += std::ssize(device.problems);
+    rows.push_back(to_json(device));
+  }
+  const Json document = {{"html", options.html.empty() ? Json() : Json(options.html)},
+                         {"from", read.origin},
+                         {"remark", read.remark},
+                         {"written_unix_s", cache::now_unix_s()},
+                         {"devices", std::move(rows)}};
+  std::string text;
+  if (!options.html.empty()) {
+    const std::string page = page_html(result_document("report", document));
+    DORAJIT_TRY(cache::write_output_file(options.html, page));
+    text = std::format("{} on {} written to {}, {}\n{}", count_text(problems, "problem"),
+                       count_text(std::ssize(devices), "device"), options.html,
+                       bytes_text(std::ssize(page)),
+                       devices.empty() ? "`dorajit demo --quick` measures some\n" : "");
+  }
+  return print_result(invocation.json, "report", document, text);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
+#include "apps/cli/report/findings.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"
@@ -74,12 +75,18 @@ Result<ExitCode> run_show(const Invocation& invocation, const ShowOptions& optio
   std::string text = pins.empty() ? "" : pins_text(pins) + "\n";
   if (!winners.empty()) text += winners_text(winners);
   for (const cache::Winner& winner : winners) {
-    Json& row = document["winners"].emplace_back(to_json(winner));
-    row["age_s"] = age_of(winner);
-    if (!options.with_trials) continue;
-    const std::vector<cache::Trial> trials = trials_of(winner, store);
-    DORAJIT_TRY(store.readable());
-    row["trials"] = trials_json(trials, winner);
+    std::vector<cache::Trial> trials;
+    if (options.with_trials) {
+      trials = trials_of(winner, store);
+      DORAJIT_TRY(store.readable());
+    }
+    Json& row = document["winners"].emplace_back(
+        to_json(report::findings_of(winner, trials, "user database")));
+    if (!options.with_trials) {
+      row.erase("trials");
+      row.erase("speedup_standard_error");
+      continue;
+    }
     text +=
         std::format("\n{} on {}\n{}", winner.problem, winner.device, trials_text(trials, winner));
   }

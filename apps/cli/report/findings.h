@@ -5,13 +5,20 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "apps/cli/report/known_bandwidths.h"
+#include "apps/cli/terminal/output.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/launch/problem.h"
 
 namespace dorajit::cli::report {
+
+// Memory bandwidth of a device, from its maker's data sheet.
+struct KnownBandwidth {
+  std::string_view model;   // a part of the device's name
+  double bytes_per_ns = 0;  // which is GB/s
+};
 
 // Traffic of a problem in the time of a config.
 struct Roofline {
@@ -52,8 +59,16 @@ struct Source {
   std::vector<cache::Winner> winners;
 };
 
+// What is to be said of a winner with the trials of its run.
+ProblemFindings findings_of(const cache::Winner& winner, std::vector<cache::Trial> trials,
+                            std::string source);
+
 // One entry per device, in the order of their fingerprints. Where several sources have a winner of
 // a problem, the newest counts.
-std::vector<DeviceFindings> make_findings(std::span<const Source> sources, std::int64_t now_unix_s);
+std::vector<DeviceFindings> make_findings(std::span<const Source> sources);
+
+// A winner, as `show --trials` and the page of reports have it.
+Json to_json(const ProblemFindings& found);
+Json to_json(const DeviceFindings& device);
 
 }  // namespace dorajit::cli::report

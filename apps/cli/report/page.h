@@ -1,20 +1,17 @@
-// The report as one self-contained page.
+// The page of reports, as the build embedded it.
 #pragma once
 
-#include <span>
-#include <string>
-
-#include "apps/cli/report/findings.h"
+#include <string_view>
 
 namespace dorajit::cli::report {
 
-struct PageFacts {
-  std::string origin;  // names what was read
-  std::string remark;  // shown where nothing was found
-  std::int64_t now_unix_s = 0;
+struct EmbeddedFile {
+  std::string_view name;
+  std::string_view text;
+  std::string_view sha256;
 };
 
-// HTML with its styles and scripts. All of findings and facts is shown as text, never as markup.
-std::string page_html(std::span<const DeviceFindings> devices, const PageFacts& facts);
+extern const EmbeddedFile kEmbeddedFiles[];
+extern const int kNumEmbeddedFiles;
 
 }  // namespace dorajit::cli::report

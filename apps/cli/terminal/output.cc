@@ -38,12 +38,16 @@ void print_document(const Json& document) {
   print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+Json result_document(std::string_view command, const Json& fields) {
+  Json document = {{"command", command}, {"version", DORAJIT_VERSION}};
+  document.update(fields);
+  return document;
+}
+
 ExitCode print_result(bool json, std::string_view command, const Json& fields,
                       std::string_view text) {
   if (json) {
-    Json document = {{"command", command}, {"version", DORAJIT_VERSION}};
-    document.update(fields);
-    print_document(document);
+    print_document(result_document(command, fields));
   } else {
     print(text);
   }

@@ -18,8 +18,9 @@ void print(std::string_view text);
 // For programs to read: bytes as they are.
 void print_bytes(std::string_view bytes);
 void print_document(const Json& document);
-// A command's document, which begins with its name and the program's version, with those fields, or
-// the text. Returns kOk.
+// A command's document, which begins with its name and the program's version, with those fields.
+Json result_document(std::string_view command, const Json& fields);
+// That document, or the text. Returns kOk.
 ExitCode print_result(bool json, std::string_view command, const Json& fields,
                       std::string_view text);
 
