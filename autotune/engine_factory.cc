@@ -2,18 +2,18 @@
 
 #include <filesystem>
 #include <format>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "autotune/service/protocol/socket_path.h"
-#include "autotune/sources/locked_config_source.h"
 #include "autotune/sources/recording_config_source.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "cache/artifacts/artifact_files.h"
 #include "cache/database/overlay_databases.h"
 #include "cache/files/live_directory.h"
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "own_kernels/kernel.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_location.h"
@@ -86,17 +86,18 @@ std::string installed_worker() {
 }
 
 // Null if no daemon can be used: its winners would not be found.
-std::unique_ptr<DaemonRequests> daemon_of(const Settings& settings) {
-  const bool may_ask =
-      settings.tune_policy == TunePolicy::kAutomatic || settings.tune_policy == TunePolicy::kDaemon;
+std::unique_ptr<DaemonRequests> daemon_of(const Settings& settings, bool is_locked) {
+  const bool may_ask = !is_locked && (settings.tune_policy == TunePolicy::kAutomatic ||
+                                      settings.tune_policy == TunePolicy::kDaemon);
   if (!may_ask || settings.tuning_dir.empty()) return nullptr;
   return std::make_unique<DaemonRequests>(protocol::socket_folder(settings.daemon_dir),
                                           protocol::own_hello(settings.tuning_dir));
 }
 
-// Builds the engine's config source; with `lock`, configs come from the lock file.
+// With `lock`, configs come from that file alone.
 EngineParts make_parts(const Settings& settings, const Clock& clock,
-                       std::unique_ptr<launch::ConfigSource> lock) {
+                       std::optional<cache::PinFile> lock) {
+  const bool is_locked = lock.has_value();
   set_log_level(settings.log_level);
   Settings used = settings;
   const cache::Trust trust = trust_of(settings);
@@ -111,18 +112,16 @@ EngineParts make_parts(const Settings& settings, const Clock& clock,
       {.overlays = cache::databases_in(used.shipped_databases, overlay_trust_of(settings)),
        .trust = trust,
        .overlay_trust = overlay_trust_of(settings),
-       .without_folder = tuning_dir ? "" : tuning_dir.error().message});
+       .without_folder = tuning_dir ? "" : tuning_dir.error().message,
+       .lock = std::move(lock)});
   std::shared_ptr<ArtifactStore> artifacts;
   if (!used.cache_dir.empty()) {
     artifacts = std::make_shared<cache::ArtifactFiles>(
         used.cache_dir, static_cast<std::uint64_t>(used.cache_max_bytes), trust);
   }
   auto statistics = std::make_unique<Statistics>();
-  std::unique_ptr<launch::ConfigSource> configs = std::move(lock);
-  if (configs == nullptr) {
-    configs =
-        std::make_unique<TuningConfigSource>(used, store, *statistics, daemon_of(used), clock);
-  }
+  std::unique_ptr<launch::ConfigSource> configs = std::make_unique<TuningConfigSource>(
+      used, store, *statistics, daemon_of(used, is_locked), clock);
   if (!used.record_path.empty()) {
     configs = std::make_unique<RecordingConfigSource>(ProblemRecord::of(used.record_path),
                                                       std::move(configs));
@@ -144,7 +143,7 @@ cache::Trust overlay_trust_of(const Settings& settings) {
 }
 
 EngineParts make_engine(const Settings& settings, const Clock& clock) {
-  return make_parts(settings, clock, nullptr);
+  return make_parts(settings, clock, std::nullopt);
 }
 
 void serve_kept_kernels(const Settings& settings) {
@@ -154,16 +153,16 @@ void serve_kept_kernels(const Settings& settings) {
 }
 
 Result<EngineParts> make_application_engine(const Settings& settings) {
-  if (settings.locked_path.empty())
-    return make_parts(settings, std::chrono::steady_clock::now, nullptr);
-  auto entries = cache::read_lock_file(settings.locked_path);
-  if (!entries) {
-    return fail(entries.error().code,
-                std::format("DORAJIT_LOCKED: {}; or unset it", entries.error().message));
+  std::optional<cache::PinFile> lock;
+  if (!settings.locked_path.empty()) {
+    auto pins = cache::read_pin_file(settings.locked_path);
+    if (!pins) {
+      return fail(pins.error().code,
+                  std::format("DORAJIT_LOCKED: {}; or unset it", pins.error().message));
+    }
+    lock = {.path = settings.locked_path, .pins = *std::move(pins)};
   }
-  return make_parts(
-      settings, std::chrono::steady_clock::now,
-      std::make_unique<LockedConfigSource>(settings.locked_path, *entries, settings.locked_miss));
+  return make_parts(settings, std::chrono::steady_clock::now, std::move(lock));
 }
 
 }  // namespace dorajit::autotune

@@ -89,11 +89,11 @@ std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& s
     session.quarantine(quarantined_configs(session.history->bad_trials, session));
   }
   std::vector<LookupResult> looks;
-  // The user's own statement, as that of a lock file: it is neither verified nor quarantined.
-  if (const auto pinned = store.pins().find(device, problem)) {
+  // The user's own statement: it is neither verified nor quarantined.
+  if (const auto pin = store.pins().find(device, problem)) {
     LookupResult& found = looks.emplace_back(
-        LookupResult{.origin = ConfigOrigin::kPinned, .answers = true, .pinned = pinned});
-    check_config(found, *pinned, session);
+        LookupResult{.origin = ConfigOrigin::kPinned, .answers = true, .pinned = pin->config});
+    check_config(found, pin->config, session);
     if (found.answers) return looks;
   }
   const auto look = [&](ConfigOrigin origin, const std::optional<Winner>& winner,

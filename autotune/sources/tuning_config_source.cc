@@ -8,6 +8,7 @@
 
 #include "autotune/search/host_id.h"
 #include "autotune/search/tuning_report.h"
+#include "autotune/sources/pinned_config.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/template.h"
 #include "runtime/base/file_descriptor.h"
@@ -175,6 +176,9 @@ std::vector<LookupResult> TuningConfigSource::verified(LookUp look_up, TuningSes
 
 ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
                                       launch::KernelCache& kernels) {
+  if (store_->pins().locked_path() != nullptr) {
+    return locked_answer(store_->pins(), settings_.locked_miss, problem, device, kernels);
+  }
   TuningSession session(problem, device.info(), space_kind(settings_), clock_);
   session.time_left = Seconds(settings_.tune_seconds);
   ConfigAnswer answer = find_in(session, device, kernels);

@@ -25,7 +25,7 @@ bool is_of_another(const std::optional<Winner>& winner, const Environment* here)
 TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions& options)
     : cache_dir_(cache_dir),
       options_(options),
-      pins_(cache_dir, options.trust),
+      pins_(cache_dir, options.trust, options.lock),
       state_(std::make_unique<State>(cache_dir, options).release()) {}
 
 TuningStore::~TuningStore() {

@@ -15,7 +15,7 @@
 #include "cache/database/overlay_databases.h"
 #include "cache/files/file_lock.h"
 #include "cache/files/trusted_directory.h"
-#include "cache/records/pinned_configs.h"
+#include "cache/records/pins.h"
 #include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/clock.h"
@@ -36,6 +36,8 @@ struct TuningStoreOptions {
   Trust overlay_trust = kOverlayTrust;
   // Why there is no cache folder, for messages.
   std::string without_folder = "no cache folder is set";
+  // Pins that are all, instead of those in the cache folder.
+  std::optional<PinFile> lock{};
 };
 
 struct MergeCounts {
@@ -117,7 +119,7 @@ class TuningStore {
   Result<ForgottenCounts> forget(std::string_view device, std::string_view problem);
 
   // What the user has pinned, which lookups prefer to winners.
-  [[nodiscard]] const PinnedConfigs& pins() const { return pins_; }
+  [[nodiscard]] const Pins& pins() const { return pins_; }
 
   // The following functions wait as long as a record does, except winners_of_variant(), which may
   // delay a first launch like find_history().
@@ -154,7 +156,7 @@ class TuningStore {
 
   const std::string cache_dir_;
   const TuningStoreOptions options_;
-  const PinnedConfigs pins_;
+  const Pins pins_;
   std::atomic<State*> state_;  // owned; replaced in a forked child
 };
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "cache/records/trial_lines.h"
 #include "tests/cache/records/sample_records.h"
 
@@ -39,21 +39,21 @@ TEST(CutFiles, TextAfterTheClosingLineIsDamage) {
 }
 
 TEST(CutFiles, TruncatedLockFileIsRefused) {
-  const std::string whole = to_lock_text(std::vector<LockEntry>{{.device = kDevice,
-                                                                 .problem = sample_problem(1),
-                                                                 .config = sample_config(1),
-                                                                 .compiler = "c",
-                                                                 .artifact = "a",
-                                                                 .code = "x"},
-                                                                {.device = kDevice,
-                                                                 .problem = sample_problem(2),
-                                                                 .config = sample_config(2),
-                                                                 .compiler = {},
-                                                                 .artifact = {},
-                                                                 .code = {}}});
-  ASSERT_TRUE(parse_lock_text(whole));
+  const std::string whole = to_pin_text(std::vector<Pin>{{.device = kDevice,
+                                                          .problem = sample_problem(1),
+                                                          .config = sample_config(1),
+                                                          .compiler = "c",
+                                                          .artifact = "a",
+                                                          .code = "x"},
+                                                         {.device = kDevice,
+                                                          .problem = sample_problem(2),
+                                                          .config = sample_config(2),
+                                                          .compiler = {},
+                                                          .artifact = {},
+                                                          .code = {}}});
+  ASSERT_TRUE(parse_pin_text(whole));
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_FALSE(parse_lock_text(std::string_view(whole).substr(0, size))) << size << " bytes";
+    EXPECT_FALSE(parse_pin_text(std::string_view(whole).substr(0, size))) << size << " bytes";
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "autotune/service/protocol/messages.h"
 #include "cache/files/sealed_file.h"
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "cache/records/trial_lines.h"
 #include "own_kernels/kernel.h"
 #include "runtime/base/hash.h"
@@ -33,12 +33,12 @@ std::string lock_header(std::string_view digest) {
 const std::vector<std::pair<const char*, std::function<bool(const std::string& value)>>> kReaders =
     {
         {"lock file, header",
-         [](const std::string& value) { return parse_lock_text(lock_header(value)).has_value(); }},
+         [](const std::string& value) { return parse_pin_text(lock_header(value)).has_value(); }},
         {"lock file, line",
          [](const std::string& value) {
            const std::string line = "{\"device\":" + value + "}\n";
            const std::string digest = "\"" + hash_hex(line) + "\"";
-           return parse_lock_text(lock_header(digest) + "\n" + line).has_value();
+           return parse_pin_text(lock_header(digest) + "\n" + line).has_value();
          }},
         {"trials, header",
          [](const std::string& value) {

@@ -15,7 +15,7 @@
 #include "cache/database/overlay_databases.h"
 #include "cache/database/trial_files.h"
 #include "cache/files/directories.h"
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "runtime/compile/nvrtc_library.h"
 #include "runtime/driver/cuda_driver.h"
 
@@ -159,7 +159,7 @@ Finding check_shipped_databases(const std::string& folder, const cache::Trust& t
 
 Finding check_lock_file(const std::string& path) {
   Finding finding = found("lock file", path);
-  if (const auto entries = cache::read_lock_file(path)) {
+  if (const auto entries = cache::read_pin_file(path)) {
     finding.what += std::format(": {}", count_text(std::ssize(*entries), "problem"));
   } else {
     finding.condition = Condition::kBroken;

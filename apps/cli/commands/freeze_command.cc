@@ -12,12 +12,12 @@
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
-#include "apps/cli/views/lock_comparison.h"
+#include "apps/cli/views/pin_comparison.h"
 #include "autotune/engine_factory.h"
-#include "autotune/sources/locked_config_source.h"
+#include "autotune/sources/pinned_config.h"
 #include "cache/files/output_file.h"
 #include "cache/records/device_models.h"
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "kernel_templates/config_text.h"
 
 namespace dorajit::cli {
@@ -30,15 +30,14 @@ autotune::EngineParts make_untuned_engine(const Invocation& invocation) {
 }
 
 // What the device runs with the config of each entry, without those that it cannot run.
-Result<std::vector<cache::LockEntry>> as_here(const std::vector<cache::LockEntry>& entries,
-                                              const ChosenDevice& chosen, Engine& engine,
-                                              ProgressBar& progress, std::vector<Error>& failures) {
-  std::vector<cache::LockEntry> here;
-  for (const cache::LockEntry& entry : entries) {
+Result<std::vector<cache::Pin>> as_here(const std::vector<cache::Pin>& entries,
+                                        const ChosenDevice& chosen, Engine& engine,
+                                        ProgressBar& progress, std::vector<Error>& failures) {
+  std::vector<cache::Pin> here;
+  for (const cache::Pin& entry : entries) {
     progress.show(std::format("checking {}", entry.problem));
     DORAJIT_ASSIGN(const launch::Problem problem, parse_key(entry.problem));
-    if (auto found =
-            autotune::fingerprint_of(problem, entry.config, *chosen.device, engine.kernels())) {
+    if (auto found = autotune::pin_of(problem, entry.config, *chosen.device, engine.kernels())) {
       here.push_back(*std::move(found));
     } else {
       Error& failure = failures.emplace_back(std::move(found).error());
@@ -49,17 +48,17 @@ Result<std::vector<cache::LockEntry>> as_here(const std::vector<cache::LockEntry
   return here;
 }
 
-ExitCode report_comparison(const Invocation& invocation, const std::vector<LockSide>& sides) {
-  std::vector<LockMismatch> mismatches;
+ExitCode report_comparison(const Invocation& invocation, const std::vector<PinSide>& sides) {
+  std::vector<PinMismatch> mismatches;
   for (std::size_t i = 1; i < sides.size(); ++i) {
-    std::ranges::move(compare_locks(sides.front(), sides[i]), std::back_inserter(mismatches));
+    std::ranges::move(compare_pins(sides.front(), sides[i]), std::back_inserter(mismatches));
   }
   Json files = Json::array();
-  for (const LockSide& side : sides) {
+  for (const PinSide& side : sides) {
     files.push_back({{"path", side.name}, {"problems", side.entries.size()}});
   }
   Json rows = Json::array();
-  for (const LockMismatch& one : mismatches) rows.push_back(to_json(one));
+  for (const PinMismatch& one : mismatches) rows.push_back(to_json(one));
   const std::string count = count_text(std::ssize(sides.front().entries), "problem");
   print_result(invocation.json, "freeze",
                {{"same", mismatches.empty()}, {"files", files}, {"mismatches", rows}},
@@ -113,23 +112,22 @@ Result<ExitCode> freeze(const Invocation& invocation, const FreezeOptions& optio
   Engine& engine = *parts.engine;
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(engine, invocation.device));
   DORAJIT_ASSIGN(const auto problems, wanted_problems(chosen, *parts.store, options));
-  std::vector<cache::LockEntry> entries;
+  std::vector<cache::Pin> entries;
   Json rows = Json::array();
   {
     ProgressBar progress(!invocation.json, static_cast<int>(problems.size()));
     for (const launch::Problem& problem : problems) {
       progress.show(std::format("freezing {}", launch::to_text(problem)));
       DORAJIT_ASSIGN(const launch::ConfigAnswer answer, engine.prepare(problem, chosen.id));
-      DORAJIT_ASSIGN(
-          cache::LockEntry entry,
-          autotune::fingerprint_of(problem, answer.config, *chosen.device, engine.kernels()));
+      DORAJIT_ASSIGN(cache::Pin entry,
+                     autotune::pin_of(problem, answer.config, *chosen.device, engine.kernels()));
       rows.push_back(to_json(entry));
       rows.back()["source"] = name(answer.origin);
       entries.push_back(std::move(entry));
       progress.advance();
     }
   }
-  const std::string text = cache::to_lock_text(entries);
+  const std::string text = cache::to_pin_text(entries);
   const std::string count = count_text(std::ssize(entries), "problem");
   if (options.out.empty()) {
     print_bytes(text);
@@ -146,25 +144,25 @@ Result<ExitCode> freeze(const Invocation& invocation, const FreezeOptions& optio
 }
 
 Result<ExitCode> compare(const Invocation& invocation, const std::vector<std::string>& paths) {
-  std::vector<LockSide> sides;
+  std::vector<PinSide> sides;
   for (const std::string& path : paths) {
-    DORAJIT_ASSIGN(auto entries, cache::read_lock_file(path));
+    DORAJIT_ASSIGN(auto entries, cache::read_pin_file(path));
     sides.push_back({.name = path, .entries = std::move(entries)});
   }
   return report_comparison(invocation, sides);
 }
 
 Result<ExitCode> check(const Invocation& invocation, const std::string& path) {
-  DORAJIT_ASSIGN(auto entries, cache::read_lock_file(path));
+  DORAJIT_ASSIGN(auto entries, cache::read_pin_file(path));
   const auto parts = make_untuned_engine(invocation);
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, invocation.device));
-  std::vector<cache::LockEntry> here;
+  std::vector<cache::Pin> here;
   std::vector<Error> failures;
   {
     // Entries of other devices do not matter, unless there are none for this device: then that is
     // the difference.
     const std::string& fingerprint = chosen.device->info().fingerprint;
-    std::vector<cache::LockEntry> mine;
+    std::vector<cache::Pin> mine;
     std::ranges::copy_if(entries, std::back_inserter(mine),
                          [&](const auto& entry) { return entry.device == fingerprint; });
     if (!mine.empty()) entries = mine;

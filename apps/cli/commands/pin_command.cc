@@ -8,18 +8,18 @@
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/views/descriptions.h"
-#include "apps/cli/views/lock_comparison.h"
+#include "apps/cli/views/pin_comparison.h"
 #include "autotune/engine_factory.h"
-#include "autotune/sources/locked_config_source.h"
+#include "autotune/sources/pinned_config.h"
 #include "kernel_templates/config_text.h"
 
 namespace dorajit::cli {
 namespace {
 
 // The config is compiled and loaded, which shows that it runs.
-Result<cache::LockEntry> make_pin(const launch::Problem& problem, const kernels::Config& config,
-                                  const ChosenDevice& chosen, Engine& engine) {
-  auto pin = autotune::fingerprint_of(problem, config, *chosen.device, engine.kernels());
+Result<cache::Pin> make_pin(const launch::Problem& problem, const kernels::Config& config,
+                            const ChosenDevice& chosen, Engine& engine) {
+  auto pin = autotune::pin_of(problem, config, *chosen.device, engine.kernels());
   if (!pin) {
     pin.error().message = std::format("{}: {}", to_text(problem), pin.error().message);
   } else if (pin->config != config) {
@@ -51,7 +51,7 @@ Result<ExitCode> run_pin(const Invocation& invocation, const PinOptions& options
                     options.config));
   }
   const auto parts = autotune::make_engine(invocation.settings);
-  const cache::PinnedConfigs& pins = parts.store->pins();
+  const cache::Pins& pins = parts.store->pins();
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, invocation.device));
   DORAJIT_ASSIGN(const auto problems, make_problems(options.problems, chosen.id.kind, "pin"));
   Json rows = Json::array();
@@ -64,7 +64,7 @@ Result<ExitCode> run_pin(const Invocation& invocation, const PinOptions& options
       text += std::format("{}: {}\n", key, was_pinned ? "not pinned any more" : "was not pinned");
       continue;
     }
-    DORAJIT_ASSIGN(const cache::LockEntry pin, make_pin(problem, *config, chosen, *parts.engine));
+    DORAJIT_ASSIGN(const cache::Pin pin, make_pin(problem, *config, chosen, *parts.engine));
     DORAJIT_TRY(pins.add(pin));
     rows.push_back(to_json(pin));
     text += std::format("{}: pinned to {}\n", key, options.config);

@@ -14,7 +14,7 @@
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
-#include "apps/cli/views/lock_comparison.h"
+#include "apps/cli/views/pin_comparison.h"
 #include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "kernel_templates/config_text.h"
@@ -37,9 +37,9 @@ std::string winners_text(const std::vector<cache::Winner>& winners) {
   return table.text();
 }
 
-std::string pins_text(const std::vector<cache::LockEntry>& pins) {
+std::string pins_text(const std::vector<cache::Pin>& pins) {
   Table table({{"pinned"}, {"config"}, {"device"}});
-  for (const cache::LockEntry& pin : pins) {
+  for (const cache::Pin& pin : pins) {
     table.add_row({pin.problem, to_text(pin.config), pin.device});
   }
   return table.text();
@@ -67,7 +67,7 @@ Result<ExitCode> run_show(const Invocation& invocation, const ShowOptions& optio
   const std::int64_t trial_count = store.trial_count();
   DORAJIT_TRY(store.readable());
   std::erase_if(winners, is_other);
-  DORAJIT_ASSIGN(std::vector<cache::LockEntry> pins, store.pins().read());
+  DORAJIT_ASSIGN(std::vector<cache::Pin> pins, store.pins().read());
   std::erase_if(pins, is_other);
 
   Json document = {{"database", describe(store)}, {"winners", Json::array()}};
@@ -91,7 +91,7 @@ Result<ExitCode> run_show(const Invocation& invocation, const ShowOptions& optio
         std::format("\n{} on {}\n{}", winner.problem, winner.device, trials_text(trials, winner));
   }
   document["pins"] = Json::array();
-  for (const cache::LockEntry& pin : pins) document["pins"].push_back(to_json(pin));
+  for (const cache::Pin& pin : pins) document["pins"].push_back(to_json(pin));
   text += std::format("{}{} from {} in {}\n{}", winners.empty() ? "" : "\n",
                       count_text(std::ssize(winners), "winner"), count_text(trial_count, "trial"),
                       store.location(),

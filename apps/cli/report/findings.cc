@@ -223,7 +223,7 @@ Json to_json(const ProblemFindings& found) {
     const kernels::Sizes sizes = found.problem->largest_sizes();
     const auto& dimensions = found.problem->variant.operation->dimensions;
     for (std::size_t i = 0; i < dimensions.size(); ++i) {
-      if (dimensions[i].keying != kernels::Keying::kDerived) {
+      if (dimensions[i].keying < kernels::Keying::kDerived) {
         row["sizes"][dimensions[i].name] = sizes[i];
       }
     }

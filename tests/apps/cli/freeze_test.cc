@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "kernel_templates/config_text.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
@@ -28,10 +28,10 @@ class CliFreeze : public testing::Test {
   [[nodiscard]] std::string file(const std::string& name) const {
     return sandbox_.folder() + "/" + name;
   }
-  std::vector<cache::LockEntry> entries(const std::string& path) {
-    auto read = cache::read_lock_file(path);
+  std::vector<cache::Pin> entries(const std::string& path) {
+    auto read = cache::read_pin_file(path);
     EXPECT_TRUE(read) << read.error().message;
-    return read ? *read : std::vector<cache::LockEntry>();
+    return read ? *read : std::vector<cache::Pin>();
   }
   void freeze(const std::string& path, const std::string& shapes) {
     const CliResult result = sandbox_.run(
@@ -89,7 +89,7 @@ TEST_F(CliFreeze, ComparesTheFilesOfRanks) {
   altered[0].compiler = "another 1.0";
   altered[0].code[0] = altered[0].code[0] == '0' ? '1' : '0';
   altered.pop_back();
-  std::ofstream(file("2.lock")) << cache::to_lock_text(altered);
+  std::ofstream(file("2.lock")) << cache::to_pin_text(altered);
   const std::vector<std::string> compare = {"freeze", "--compare", file("0.lock"), file("1.lock"),
                                             file("2.lock")};
   const CliResult other = sandbox_.run(compare);
@@ -120,7 +120,7 @@ TEST_F(CliFreeze, ChecksAMachineAgainstAFile) {
 
   auto elsewhere = entries(file("a.lock"));
   elsewhere[0].device = "cuda/another";
-  std::ofstream(file("b.lock")) << cache::to_lock_text(elsewhere);
+  std::ofstream(file("b.lock")) << cache::to_pin_text(elsewhere);
   const CliResult missing = sandbox_.run({"freeze", "--check", file("b.lock"), "--device", "cpu"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.out, HasSubstr("not in this machine"));
@@ -130,7 +130,7 @@ TEST_F(CliFreeze, ConfigThatCannotRunIsADifference) {
   freeze(file("a.lock"), "4x64");
   auto larger = entries(file("a.lock"));
   larger[0].config.set(kernels::kWarps, static_cast<int>(std::thread::hardware_concurrency()) + 1);
-  std::ofstream(file("b.lock")) << cache::to_lock_text(larger);
+  std::ofstream(file("b.lock")) << cache::to_pin_text(larger);
   const CliResult checked = sandbox_.run({"freeze", "--check", file("b.lock"), "--device", "cpu"});
   EXPECT_EQ(checked.exit_code, 1);
   EXPECT_THAT(checked.err, HasSubstr(larger[0].problem + ": its config "));

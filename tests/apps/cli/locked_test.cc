@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/compile/subprocess.h"
 #include "tests/bindings/c/c_abi_fixture.h"
@@ -146,7 +146,7 @@ TEST_F(Locked, UnreadableFileIsAnErrorOfTheEngine) {
 TEST_F(Locked, BuiltInKernelsAreFrozen) {
   set_variable("DORAJIT_CXX", "none");
   freeze();
-  const auto entries = cache::read_lock_file(file());
+  const auto entries = cache::read_pin_file(file());
   ASSERT_TRUE(entries) << entries.error().message;
   ASSERT_EQ(entries->size(), 1U);
   EXPECT_EQ(entries->front().artifact, "");

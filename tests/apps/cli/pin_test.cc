@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/records/lock_file.h"
+#include "cache/records/pins.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {
@@ -98,10 +98,10 @@ TEST_F(CliPin, ConfigThatCannotRunIsRefused) {
 
 TEST_F(CliPin, PinThatHasBecomeInvalidIsNotUsed) {
   ASSERT_EQ(run("pin", {"--config", kConfig}).exit_code, 0);
-  auto entries = cache::read_lock_file(pins());
+  auto entries = cache::read_pin_file(pins());
   ASSERT_TRUE(entries);
   (*entries)[0].config.set(kernels::kWarps, 4096);
-  std::ofstream(pins()) << cache::to_lock_text(*entries);
+  std::ofstream(pins()) << cache::to_pin_text(*entries);
   const CliResult explained = run("explain", {"--json"});
   const auto found = explained.document()["problems"][0];
   EXPECT_EQ(found["source"], "default");

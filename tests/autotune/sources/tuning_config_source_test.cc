@@ -82,12 +82,12 @@ TEST_F(TuningConfigSourceTest, PinnedConfigAnswersBeforeWinnersAndIsNotTuned) {
   store_ = cache::TuningStore::open(directory_.file("pinned"));
   device_.set_time_ns(space()[1], 0.5e6);
   make_source().find(problem_, device_, kernels_);
-  const cache::LockEntry pin{.device = device_.info().fingerprint,
-                             .problem = to_text(problem_),
-                             .config = space()[2],
-                             .compiler = {},
-                             .artifact = {},
-                             .code = {}};
+  const cache::Pin pin{.device = device_.info().fingerprint,
+                       .problem = to_text(problem_),
+                       .config = space()[2],
+                       .compiler = {},
+                       .artifact = {},
+                       .code = {}};
   ASSERT_TRUE(store_->pins().add(pin));
   const auto answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.origin, ConfigOrigin::kPinned);

@@ -1,4 +1,4 @@
-#include "cache/records/pinned_configs.h"
+#include "cache/records/pins.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-LockEntry pin(const std::string& device, const std::string& problem, int warps) {
+Pin pin(const std::string& device, const std::string& problem, int warps) {
   return {.device = device,
           .problem = problem,
           .config = kernels::as_config({.block_size = 64, .num_warps = warps, .vector_width = 1}),
@@ -26,49 +26,49 @@ LockEntry pin(const std::string& device, const std::string& problem, int warps) 
           .code = std::string(32, 'c')};
 }
 
-class PinnedConfigsTest : public testing::Test {
+class PinsTest : public testing::Test {
  protected:
-  [[nodiscard]] PinnedConfigs pins() const { return {directory_.path(), {}}; }
+  [[nodiscard]] Pins pins() const { return {directory_.path(), {}}; }
 
   TemporaryDirectory directory_;
 };
 
-TEST_F(PinnedConfigsTest, FolderWithoutTheFileHasNone) {
+TEST_F(PinsTest, FolderWithoutTheFileHasNone) {
   EXPECT_TRUE(pins().read()->empty());
   EXPECT_FALSE(pins().find("cuda", "p/1"));
   EXPECT_FALSE(*pins().remove("cuda", "p/1"));
 }
 
-TEST_F(PinnedConfigsTest, EntryIsFoundByDeviceAndProblem) {
+TEST_F(PinsTest, EntryIsFoundByDeviceAndProblem) {
   ASSERT_TRUE(pins().add(pin("cuda", "p/1", 4)));
   ASSERT_TRUE(pins().add(pin("cpu", "p/1", 2)));
-  EXPECT_EQ(pins().find("cuda", "p/1"), pin("cuda", "p/1", 4).config);
-  EXPECT_EQ(pins().find("cpu", "p/1"), pin("cpu", "p/1", 2).config);
+  EXPECT_EQ(pins().find("cuda", "p/1"), pin("cuda", "p/1", 4));
+  EXPECT_EQ(pins().find("cpu", "p/1"), pin("cpu", "p/1", 2));
   EXPECT_FALSE(pins().find("cpu", "p/2"));
 }
 
-TEST_F(PinnedConfigsTest, EntryAppliesToDevicesOfTheModel) {
+TEST_F(PinsTest, EntryAppliesToDevicesOfTheModel) {
   ASSERT_TRUE(pins().add(pin("gpu/40 GiB", "p/1", 4)));
-  EXPECT_EQ(pins().find("gpu/39 GiB", "p/1"), pin("", "", 4).config);
+  EXPECT_EQ(pins().find("gpu/39 GiB", "p/1"), pin("gpu/40 GiB", "p/1", 4));
   EXPECT_FALSE(pins().find("gpu/80 GiB", "p/1"));
   ASSERT_TRUE(pins().add(pin("gpu/39 GiB", "p/1", 2)));
-  EXPECT_EQ(pins().find("gpu/39 GiB", "p/1"), pin("", "", 2).config);
-  EXPECT_EQ(pins().find("gpu/40 GiB", "p/1"), pin("", "", 4).config);
+  EXPECT_EQ(pins().find("gpu/39 GiB", "p/1"), pin("gpu/39 GiB", "p/1", 2));
+  EXPECT_EQ(pins().find("gpu/40 GiB", "p/1"), pin("gpu/40 GiB", "p/1", 4));
   EXPECT_TRUE(*pins().remove("gpu/39 GiB", "p/1"));
   EXPECT_FALSE(pins().find("gpu/40 GiB", "p/1"));
 }
 
-TEST_F(PinnedConfigsTest, LaterEntryReplacesTheEarlierOne) {
-  const PinnedConfigs earlier = pins();
+TEST_F(PinsTest, LaterEntryReplacesTheEarlierOne) {
+  const Pins earlier = pins();
   ASSERT_TRUE(earlier.add(pin("cuda", "p/1", 4)));
   ASSERT_TRUE(pins().add(pin("cuda", "p/1", 8)));
-  EXPECT_EQ(earlier.find("cuda", "p/1"), pin("cuda", "p/1", 8).config) << "it reads again";
+  EXPECT_EQ(earlier.find("cuda", "p/1"), pin("cuda", "p/1", 8)) << "it reads again";
   EXPECT_EQ(pins().read()->size(), 1U);
   EXPECT_TRUE(*pins().remove("cuda", "p/1"));
   EXPECT_FALSE(earlier.find("cuda", "p/1"));
 }
 
-TEST_F(PinnedConfigsTest, DamagedFileIsReportedOnceAndNotReplaced) {
+TEST_F(PinsTest, DamagedFileIsReportedOnceAndNotReplaced) {
   CapturedLog log;
   ASSERT_TRUE(pins().add(pin("cuda", "p/1", 4)));
   write_file(directory_.file("pins.jsonl"), "no pins");
@@ -81,7 +81,7 @@ TEST_F(PinnedConfigsTest, DamagedFileIsReportedOnceAndNotReplaced) {
   EXPECT_EQ(read_file(directory_.file("pins.jsonl")), "no pins");
 }
 
-TEST_F(PinnedConfigsTest, FileOthersCanWriteIsNotUsed) {
+TEST_F(PinsTest, FileOthersCanWriteIsNotUsed) {
   CapturedLog log;
   ASSERT_TRUE(pins().add(pin("cuda", "p/1", 4)));
   std::filesystem::permissions(directory_.file("pins.jsonl"), std::filesystem::perms::others_write,
@@ -90,15 +90,25 @@ TEST_F(PinnedConfigsTest, FileOthersCanWriteIsNotUsed) {
   EXPECT_EQ(log.size(), 1);
 }
 
-TEST_F(PinnedConfigsTest, WithoutAFolderNoneIsKept) {
-  const PinnedConfigs none("", {});
+TEST_F(PinsTest, WithoutAFolderNoneIsKept) {
+  const Pins none("", {});
   EXPECT_TRUE(none.read()->empty());
   const Status added = none.add(pin("cuda", "p/1", 4));
   ASSERT_FALSE(added);
   EXPECT_THAT(added.error().message, HasSubstr("DORAJIT_CACHE_DIR"));
 }
 
-TEST_F(PinnedConfigsTest, ConcurrentChangesAreAllKept) {
+TEST_F(PinsTest, FileThatSaysAllHidesTheFolder) {
+  ASSERT_TRUE(pins().add(pin("cuda", "p/1", 4)));
+  EXPECT_EQ(pins().locked_path(), nullptr);
+  const Pins locked(directory_.path(), {},
+                    PinFile{.path = "/x/train.lock", .pins = {pin("cuda", "p/2", 8)}});
+  EXPECT_EQ(*locked.locked_path(), "/x/train.lock");
+  EXPECT_FALSE(locked.find("cuda", "p/1"));
+  EXPECT_EQ(locked.find("cuda", "p/2"), pin("cuda", "p/2", 8));
+}
+
+TEST_F(PinsTest, ConcurrentChangesAreAllKept) {
   constexpr int kThreads = 8;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {

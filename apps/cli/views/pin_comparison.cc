@@ -1,4 +1,4 @@
-#include "apps/cli/views/lock_comparison.h"
+#include "apps/cli/views/pin_comparison.h"
 
 #include <array>
 #include <cstddef>
@@ -20,20 +20,20 @@ std::string named(const std::string& text) { return text.empty() ? "none" : text
 
 }  // namespace
 
-std::vector<LockMismatch> compare_locks(const LockSide& first, const LockSide& second) {
+std::vector<PinMismatch> compare_pins(const PinSide& first, const PinSide& second) {
   using Key = std::pair<std::string, std::string>;  // device and problem
-  std::map<Key, std::array<const cache::LockEntry*, 2>> found;
-  for (std::size_t i = 0; const LockSide* side : {&first, &second}) {
-    for (const cache::LockEntry& entry : side->entries) {
-      const cache::LockEntry*& known = found[{entry.device, entry.problem}][i];
+  std::map<Key, std::array<const cache::Pin*, 2>> found;
+  for (std::size_t i = 0; const PinSide* side : {&first, &second}) {
+    for (const cache::Pin& entry : side->entries) {
+      const cache::Pin*& known = found[{entry.device, entry.problem}][i];
       if (known == nullptr) known = &entry;
     }
     ++i;
   }
-  std::vector<LockMismatch> mismatches;
+  std::vector<PinMismatch> mismatches;
   for (const auto& [key, entries] : found) {
     const auto [ours, theirs] = entries;
-    LockMismatch one{.device = key.first, .problem = key.second, .second = second.name};
+    PinMismatch one{.device = key.first, .problem = key.second, .second = second.name};
     if (ours != nullptr && theirs != nullptr) {
       one.differences = differences(*ours, *theirs);
       if (one.differences.empty()) continue;
@@ -45,13 +45,13 @@ std::vector<LockMismatch> compare_locks(const LockSide& first, const LockSide& s
   return mismatches;
 }
 
-std::string mismatches_text(const std::string& first, const std::vector<LockMismatch>& mismatches) {
+std::string mismatches_text(const std::string& first, const std::vector<PinMismatch>& mismatches) {
   std::string text;
   for (std::size_t i = 0; i < mismatches.size() && i < kMaxNamed; ++i) {
-    const LockMismatch& one = mismatches[i];
+    const PinMismatch& one = mismatches[i];
     text += std::format("{} on {}\n", one.problem, one.device);
     if (!one.missing_in.empty()) text += std::format("  not in {}\n", one.missing_in);
-    for (const cache::LockDifference& difference : one.differences) {
+    for (const cache::PinDifference& difference : one.differences) {
       text += std::format("  {}: {} in {}, {} in {}\n", difference.field, named(difference.first),
                           first, named(difference.second), one.second);
     }
@@ -62,13 +62,13 @@ std::string mismatches_text(const std::string& first, const std::vector<LockMism
   return text;
 }
 
-Json to_json(const LockMismatch& mismatch) {
+Json to_json(const PinMismatch& mismatch) {
   Json row = {{"device", mismatch.device},
               {"problem", mismatch.problem},
               {"file", mismatch.second},
               {"missing_in", text_or_null(mismatch.missing_in)},
               {"fields", Json::array()}};
-  for (const cache::LockDifference& difference : mismatch.differences) {
+  for (const cache::PinDifference& difference : mismatch.differences) {
     row["fields"].push_back({{"field", difference.field},
                              {"first", text_or_null(difference.first)},
                              {"second", text_or_null(difference.second)}});
@@ -76,7 +76,7 @@ Json to_json(const LockMismatch& mismatch) {
   return row;
 }
 
-Json to_json(const cache::LockEntry& entry) {
+Json to_json(const cache::Pin& entry) {
   return {{"device", entry.device},
           {"problem", entry.problem},
           {"config", kernels::to_text(entry.config)},

@@ -1,4 +1,4 @@
-#include "autotune/sources/locked_config_source.h"
+#include "autotune/sources/pinned_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,10 +15,11 @@ namespace {
 using launch::ConfigOrigin;
 using testing::HasSubstr;
 
-class LockedConfigSourceTest : public testing::Test {
+class LockedAnswer : public testing::Test {
  protected:
   launch::ConfigAnswer find(LockedMiss on_miss = LockedMiss::kReport) {
-    return LockedConfigSource("/x/train.lock", entries_, on_miss).find(problem_, device_, kernels_);
+    const cache::Pins pins("", {}, cache::PinFile{.path = "/x/train.lock", .pins = entries_});
+    return locked_answer(pins, on_miss, problem_, device_, kernels_);
   }
 
   // A config that compiles and is not the default.
@@ -28,7 +29,7 @@ class LockedConfigSourceTest : public testing::Test {
   }
 
   void freeze(const kernels::Config& config) {
-    const auto entry = fingerprint_of(problem_, config, device_, kernels_);
+    const auto entry = pin_of(problem_, config, device_, kernels_);
     ASSERT_TRUE(entry) << entry.error().message;
     entries_ = {*entry};
   }
@@ -58,10 +59,10 @@ class LockedConfigSourceTest : public testing::Test {
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
   kernels::Config default_ =
       kernels::default_config(problem_.variant, device_.info().traits, problem_.vector_width);
-  std::vector<cache::LockEntry> entries_;
+  std::vector<cache::Pin> entries_;
 };
 
-TEST_F(LockedConfigSourceTest, EntryOfADeviceOfTheModelAnswers) {
+TEST_F(LockedAnswer, EntryOfADeviceOfTheModelAnswers) {
   device_.set_fingerprint("fake/40 GiB");
   freeze(other_config());
   device_.set_fingerprint("fake/39 GiB");
@@ -70,7 +71,7 @@ TEST_F(LockedConfigSourceTest, EntryOfADeviceOfTheModelAnswers) {
   EXPECT_TRUE(find(LockedMiss::kFail).refusal);
 }
 
-TEST_F(LockedConfigSourceTest, AnswersWithTheConfigOfTheLockFile) {
+TEST_F(LockedAnswer, AnswersWithTheConfigOfTheLockFile) {
   freeze(other_config());
   EXPECT_EQ(entries_[0].artifact.size(), 32U);
   EXPECT_EQ(entries_[0].code.size(), 32U);
@@ -87,7 +88,7 @@ TEST_F(LockedConfigSourceTest, AnswersWithTheConfigOfTheLockFile) {
   EXPECT_EQ(statistics_.trials, 0);
 }
 
-TEST_F(LockedConfigSourceTest, ProblemMissingFromTheFileRunsItsDefaultOrFails) {
+TEST_F(LockedAnswer, ProblemMissingFromTheFileRunsItsDefaultOrFails) {
   expect_miss("it has no entry for this problem on fake", ConfigOrigin::kDefault, default_);
   freeze(other_config());
   entries_[0].device = "another";
@@ -95,7 +96,7 @@ TEST_F(LockedConfigSourceTest, ProblemMissingFromTheFileRunsItsDefaultOrFails) {
   expect_miss("it has no entry for this problem on fake", ConfigOrigin::kDefault, default_);
 }
 
-TEST_F(LockedConfigSourceTest, DifferentCodeIsAMissWithTheConfigOfTheFile) {
+TEST_F(LockedAnswer, DifferentCodeIsAMissWithTheConfigOfTheFile) {
   freeze(other_config());
   const auto frozen = entries_;
   problem_.key[kernels::kRows] = 5;
@@ -114,14 +115,14 @@ TEST_F(LockedConfigSourceTest, DifferentCodeIsAMissWithTheConfigOfTheFile) {
   expect_miss("its compiler was another compiler 1.0", ConfigOrigin::kLocked, other_config());
 }
 
-TEST_F(LockedConfigSourceTest, ConfigWithTooWideVectorsIsNotUsed) {
+TEST_F(LockedAnswer, ConfigWithTooWideVectorsIsNotUsed) {
   freeze(other_config());
   entries_[0].config.set(kernels::kVectorWidth, 16);
   expect_miss("its vectors of 16 elements do not fit", ConfigOrigin::kDefault, default_);
 }
 
 // A built-in kernel would be used instead, with another config.
-TEST_F(LockedConfigSourceTest, ConfigThatDoesNotCompileIsNotUsed) {
+TEST_F(LockedAnswer, ConfigThatDoesNotCompileIsNotUsed) {
   freeze(other_config());
   problem_.key[kernels::kRows] = 9;
   entries_[0].problem = to_text(problem_);
