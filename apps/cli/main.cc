@@ -1,10 +1,6 @@
 #include "apps/cli/command_line.h"
-#include "apps/cli/terminal/interruption.h"
 #include "apps/cli/terminal/program.h"
 
 int main(int argc, char** argv) {
-  return dorajit::cli::run_program([&] {
-    dorajit::cli::clean_up_when_interrupted();
-    return dorajit::cli::run_command_line(argc, argv);
-  });
+  return dorajit::cli::run_program([&] { return dorajit::cli::run_command_line(argc, argv); });
 }

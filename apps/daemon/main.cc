@@ -31,7 +31,6 @@ using cli::ExitCode;
 
 struct Options {
   std::string cache_dir;
-  std::string metrics_file;
   double idle_exit_seconds = 0;
   double duty_percent = 25;
   double busy_duty_percent = 5;
@@ -68,31 +67,25 @@ void declare(CLI::App& app, Options& options) {
                  "Time that a problem may take before its worker is ended [30 + 4 x tuning budget]")
       ->option_text("SECONDS")
       ->check(cli::number_range(1, 1e6));
-  app.add_option("--metrics-file", options.metrics_file,
-                 "Write metrics for Prometheus there every 5 s")
-      ->option_text("FILE");
   app.add_flag("--worker", options.is_worker, "")->group("");  // how the daemon starts itself
   app.add_flag("--compile", options.is_compiler, "")
       ->group("");  // runtime/compile/compile_worker.h
   app.set_version_flag("--version", std::string("dorajitd ") + DORAJIT_VERSION);
   app.footer(
       "Example:\n  dorajitd --idle-exit 3600\n  dorajit daemon status\n\n"
-      "Without --foreground it logs to dorajitd.log in the cache folder (`dorajit daemon logs`).\n"
+      "Without --foreground it logs to dorajitd.log in the cache folder.\n"
       "Exit codes: 0 done, also when another daemon runs already, 1 failed, 2 wrong usage.");
-}
-
-Result<std::string> absolute(const std::string& path, const char* option) {
-  std::error_code error;
-  std::string found = std::filesystem::absolute(path, error).string();
-  if (!error) return found;
-  return fail(StatusCode::kInvalidArgument,
-              std::format("{} {}: {}", option, path, error.message()));
 }
 
 Result<Settings> make_settings(const Options& options) {
   DORAJIT_ASSIGN(Settings settings, Settings::from_environment());
   if (!options.cache_dir.empty()) {
-    DORAJIT_ASSIGN(settings.cache_dir, absolute(options.cache_dir, "--cache-dir"));
+    std::error_code error;
+    settings.cache_dir = std::filesystem::absolute(options.cache_dir, error).string();
+    if (error) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("--cache-dir {}: {}", options.cache_dir, error.message()));
+    }
   }
   settings.tune_policy = TunePolicy::kFirstUse;
   settings.record_path.clear();
@@ -173,9 +166,6 @@ Result<ExitCode> serve(const Settings& settings, const Options& options) {
                                  .idle_exit = std::chrono::milliseconds(
                                      static_cast<std::int64_t>(options.idle_exit_seconds * 1000)),
                                  .socket = socket};
-  if (!options.metrics_file.empty()) {
-    DORAJIT_ASSIGN(daemon.metrics_file, absolute(options.metrics_file, "--metrics-file"));
-  }
   DORAJIT_ASSIGN(daemon.worker, worker_rules(settings, options));
   DORAJIT_ASSIGN(const std::string tuning_dir, make_tuning_dir(settings));
   daemon.hello = autotune::protocol::own_hello(tuning_dir);

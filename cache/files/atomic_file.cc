@@ -13,15 +13,12 @@
 #include <utility>
 
 #include "cache/files/directories.h"
-#include "runtime/base/unfinished_files.h"
 
 namespace dorajit::cache {
 namespace {
 
 constexpr std::string_view kTemporaryMark = ".tmp.";
 constexpr std::time_t kStaleAfterSeconds = 3600;
-
-UnfinishedFiles& unfinished() { return UnfinishedFiles::of_this_process(); }
 
 }  // namespace
 
@@ -39,19 +36,14 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       place_(other.place_) {}
 
 AtomicFile::~AtomicFile() {
-  if (temporary_path_.empty()) return;
-  const auto held = unfinished().hold();
-  ::unlink(temporary_path_.c_str());
-  unfinished().remove(temporary_path_);
+  if (!temporary_path_.empty()) ::unlink(temporary_path_.c_str());
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path, FilePlace place, mode_t mode) {
   std::string temporary = path;
   temporary.append(kTemporaryMark).append("XXXXXX");
-  const auto held = unfinished().hold();
   FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file) return std::unexpected(file_error("create", path, errno, place));
-  unfinished().add(temporary);
   if (mode != 0600) ::fchmod(file.get(), mode);
   return AtomicFile(path, std::move(temporary), std::move(file), place);
 }
@@ -71,46 +63,38 @@ Status AtomicFile::finish_writing() {
 
 Status AtomicFile::publish_replacing() {
   DORAJIT_TRY(finish_writing());
-  {
-    const auto held = unfinished().hold();
-    if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-      return std::unexpected(file_error("publish", path_, errno, place_));
-    }
-    unfinished().remove(std::exchange(temporary_path_, {}));
+  if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
+    return std::unexpected(file_error("publish", path_, errno, place_));
   }
+  temporary_path_.clear();
   return sync_directory(parent_directory(path_), place_);
 }
 
 Result<bool> AtomicFile::publish_if_absent() {
   DORAJIT_TRY(finish_writing());
-  auto held = unfinished().hold();
-  const std::string temporary = temporary_path_;
-  if (::link(temporary.c_str(), path_.c_str()) == 0) {
-    ::unlink(temporary.c_str());
-    temporary_path_.clear();
+  const char* const temporary = temporary_path_.c_str();
+  if (::link(temporary, path_.c_str()) == 0) {
+    ::unlink(temporary);
   } else if (errno == EEXIST) {
     return false;
-  } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) ==
-             0) {
+  } else if (::renameat2(AT_FDCWD, temporary, AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
     // For file systems without hard links.
-    temporary_path_.clear();
-  } else if (errno == EEXIST) {
-    return false;
-  } else {
+    if (errno == EEXIST) return false;
     return std::unexpected(file_error("publish", path_, errno, place_));
   }
-  unfinished().remove(temporary);
-  if (held) held.unlock();
+  temporary_path_.clear();
   DORAJIT_TRY(sync_directory(parent_directory(path_), place_));
   return true;
 }
 
-void remove_stale_temporaries(const std::string& directory) {
+void remove_stale_temporaries(const std::string& directory, std::string_view name) {
   std::error_code error;
   std::filesystem::directory_iterator entry(directory, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     const std::string& path = entry->path().native();
-    if (path.find(kTemporaryMark, directory.size()) == std::string::npos) continue;
+    const std::string file = entry->path().filename();
+    const std::size_t mark = file.find(kTemporaryMark);
+    if (mark == file.npos || (!name.empty() && file.substr(0, mark) != name)) continue;
     struct stat info{};
     if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
         info.st_mtime + kStaleAfterSeconds < std::time(nullptr)) {

@@ -47,7 +47,8 @@ class AtomicFile {
   FilePlace place_;
 };
 
-// Removes temporary files that a killed process left in `directory` if they are an hour old.
-void remove_stale_temporaries(const std::string& directory);
+// Removes temporary files that a killed process left in `directory` if they are an hour old: those
+// of the file of that name, or with an empty name all.
+void remove_stale_temporaries(const std::string& directory, std::string_view name = {});
 
 }  // namespace dorajit::cache

@@ -133,8 +133,9 @@ Status write_output_file(const std::string& path, std::string_view bytes) {
     if (file && write_all(file, bytes) && file.reset() == 0) return {};
     return std::unexpected(file_error("write", path, errno, FilePlace::kNamed));
   }
-  DORAJIT_ASSIGN(AtomicFile file,
-                 AtomicFile::create(held_path(place.folder) + "/" + place.name, FilePlace::kNamed));
+  const std::string folder = held_path(place.folder);
+  remove_stale_temporaries(folder, place.name);
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(folder + "/" + place.name, FilePlace::kNamed));
   DORAJIT_TRY(file.write(bytes));
   give_mode(file.descriptor(), place.file ? &place.found : nullptr);
   return file.publish_replacing();

@@ -15,7 +15,6 @@
 #include <system_error>
 #include <utility>
 
-#include "runtime/base/unfinished_files.h"
 #include "runtime/base/user_ids.h"
 
 namespace dorajit {
@@ -81,7 +80,6 @@ Result<PrivateFolder> PrivateFolder::make() {
   if (!has_cleared.exchange(true)) remove_abandoned();
 
   std::string path = std::format("{}/{}XXXXXX", base, kPrefix);
-  const auto held = UnfinishedFiles::of_this_process().hold();
   if (::mkdtemp(path.data()) == nullptr) {
     return fail(StatusCode::kIoError,
                 std::format("cannot make a folder like {}: {}; set TMPDIR to a writable folder",
@@ -100,7 +98,6 @@ Result<PrivateFolder> PrivateFolder::make() {
                     "TMPDIR to a folder that only you can write, or run as another user",
                     path, ::geteuid()));
   }
-  UnfinishedFiles::of_this_process().add(path);
   return PrivateFolder(std::move(path), std::move(folder));
 }
 
@@ -109,10 +106,8 @@ PrivateFolder::PrivateFolder(PrivateFolder&& other) noexcept
 
 PrivateFolder::~PrivateFolder() {
   if (path_.empty()) return;
-  const auto held = UnfinishedFiles::of_this_process().hold();
   remove_contents(descriptor_.get());
   ::rmdir(path_.c_str());
-  UnfinishedFiles::of_this_process().remove(path_);
 }
 
 Status PrivateFolder::write(const std::string& name, std::string_view text) const {

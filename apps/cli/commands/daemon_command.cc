@@ -38,8 +38,7 @@ namespace {
 using autotune::protocol::Request;
 
 constexpr std::chrono::seconds kWatchInterval{1};
-constexpr std::chrono::milliseconds kFollowInterval{200};
-constexpr off_t kMaxLogBytes = off_t{16} << 20;
+constexpr std::chrono::milliseconds kStartPoll{200};
 constexpr std::chrono::milliseconds kStopWait{30'000};
 constexpr std::chrono::seconds kStartWait{5};
 constexpr std::chrono::milliseconds kNoLimit{-1};
@@ -158,7 +157,7 @@ Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> op
     // Another daemon that runs already may just have lost its socket, and makes it again.
     const auto deadline = std::chrono::steady_clock::now() + kStartWait;
     while (!(status = ask_status(invocation)) && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(kFollowInterval);
+      std::this_thread::sleep_for(kStartPoll);
     }
     if (!status) return std::unexpected(status.error());
     is_started = ::waitpid(pid_in(*status), nullptr, WNOHANG) >= 0;  // a child of this process
@@ -167,52 +166,8 @@ Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> op
   return print_result(
       invocation.json, "daemon start",
       {{"started", is_started}, {"pid", pid_in(*status)}, {"log", log}},
-      std::format("dorajitd {} as process {}; `dorajit daemon logs` shows {}\n",
+      std::format("dorajitd {} as process {}; it logs to {}\n",
                   is_started ? "runs" : "was running already", pid_in(*status), log));
-}
-
-// Until the reader of the output has ended or the user ends it.
-Result<ExitCode> print_log(const Invocation& invocation, bool follows) {
-  if (follows && invocation.json) {
-    return fail(StatusCode::kInvalidArgument,
-                "daemon logs prints a document with --json, or lines without end with --follow: "
-                "give one of the two");
-  }
-  const std::string path = log_path(invocation);
-  ino_t inode = 0;
-  off_t offset = 0;
-  for (;;) {
-    // Without following a link or waiting at a FIFO, which the daemon does not write to either.
-    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    struct stat info{};
-    if (!file && errno == ENOENT && inode == 0) {
-      return fail(StatusCode::kIoError,
-                  std::format("there is no log {}: dorajitd has not run in the background; as a "
-                              "service it logs to `journalctl --user --unit dorajitd`",
-                              path));
-    }
-    if ((!file && errno != ENOENT) || (file && ::fstat(file.get(), &info) != 0)) {
-      return system_failure("cannot read " + path, errno);
-    }
-    if (file && !S_ISREG(info.st_mode)) {
-      return fail(StatusCode::kIoError,
-                  path + " is not a regular file, so it is no log; delete it");
-    }
-    if (info.st_ino != inode) offset = 0;  // another file took its place
-    inode = info.st_ino;
-    // The daemon begins another file after a mebibyte.
-    offset = std::max(offset, info.st_size - kMaxLogBytes);
-    std::string text(static_cast<std::size_t>(std::max(off_t{0}, info.st_size - offset)), '\0');
-    text.resize(static_cast<std::size_t>(
-        std::max(ssize_t{0}, ::pread(file.get(), text.data(), text.size(), offset))));
-    offset += std::ssize(text);
-    if (!text.empty() || !follows) {
-      print_result(invocation.json, "daemon logs", {{"log", path}, {"text", text}}, text);
-    }
-    if (!follows) return ExitCode::kOk;
-    if (output_is_lost()) return ExitCode::kFailed;
-    std::this_thread::sleep_for(kFollowInterval);
-  }
 }
 
 // A daemon that is asked to drain ends at once when it gets a signal besides.
@@ -257,10 +212,6 @@ void declare_daemon(CLI::App& app, std::vector<Command>& commands) {
         return repeats ? watch(invocation) : print_status(invocation);
       });
   showing.add_flag("--watch", watches, "Show it again every second");
-  const auto [logging, follows] =
-      add_command<bool>(*group, commands, "logs", "Print the log of the daemon in the background",
-                        "dorajit daemon logs --follow", print_log);
-  logging.add_flag("--follow", follows, "Go on with lines as they are written");
   add_command<NoOptions>(*group, commands, "metrics",
                          "Print its metrics in the format of Prometheus", "dorajit daemon metrics",
                          print_metrics);

@@ -19,7 +19,6 @@
 #include "autotune/service/protocol/socket_path.h"
 #include "cache/files/directories.h"
 #include "cache/files/file_lock.h"
-#include "cache/files/output_file.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/base/log.h"
 #include "runtime/launch/problem.h"
@@ -31,7 +30,6 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxWorkers = 16;
 constexpr std::size_t kMaxRecentResults = 20;
-constexpr std::chrono::seconds kMetricsInterval{5};
 
 class Daemon {
  public:
@@ -59,7 +57,6 @@ class Daemon {
   void finish(const WorkerSupervisor::Result& result);
   void take_back(const Job& job, const std::string& how);
   void tick();
-  void write_metrics();
   void drain();
   void end(DaemonEnd how);
   [[nodiscard]] bool is_busy() const;
@@ -80,7 +77,6 @@ class Daemon {
   std::unique_ptr<Timer> ticker_;
   std::vector<std::unique_ptr<UvHandle<uv_signal_t>>> signals_;
   steady_clock::time_point last_wanted_ = steady_clock::now();
-  steady_clock::time_point next_metrics_ = steady_clock::now();
   bool is_draining_ = false;
   DaemonEnd how_it_ends_ = DaemonEnd::kDrained;
 };
@@ -134,7 +130,6 @@ Status Daemon::open() {
   DORAJIT_TRY(watch_signals());
   ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
   ticker_->start(WorkerSupervisor::kTick.count(), WorkerSupervisor::kTick.count());
-  write_metrics();
   return {};
 }
 
@@ -221,20 +216,11 @@ void Daemon::tick() {
                 [](const auto& supervisor) { return supervisor.second->is_unused(); });
   for (const WorkerKey& key : queue_.wanted()) pump(key);
   const auto now = steady_clock::now();
-  if (now >= next_metrics_) write_metrics();
   if (is_draining_ && !is_busy()) return end(DaemonEnd::kDrained);
   const bool is_idle = clients_.size() == 0 && queue_.size() == 0;
   if (options_.idle_exit.count() > 0 && is_idle && now - last_wanted_ > options_.idle_exit) {
     end(DaemonEnd::kIdle);
   }
-}
-
-void Daemon::write_metrics() {
-  next_metrics_ = steady_clock::now() + kMetricsInterval;
-  if (options_.metrics_file.empty()) return;
-  const Status written =
-      cache::write_output_file(options_.metrics_file, prometheus_text(snapshot()));
-  if (!written) log_once(LogLevel::kWarning, "metrics", written.error().message);
 }
 
 DaemonSnapshot Daemon::snapshot() const {

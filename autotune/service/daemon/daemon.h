@@ -19,8 +19,7 @@ struct DaemonOptions {
   WorkerRules worker{};
   // Exits after this time without clients and jobs; 0: never.
   std::chrono::milliseconds idle_exit{0};
-  std::string metrics_file{};  // rewritten every few seconds; empty: none
-  int socket = -1;             // an inherited listening socket; -1: create one
+  int socket = -1;  // an inherited listening socket; -1: create one
   // Called when clients can connect. May be empty.
   std::function<void()> on_ready{};
   // Called several times a second. May be empty.

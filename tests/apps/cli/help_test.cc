@@ -148,7 +148,6 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
       {{"daemon", "start"}, {}},
       {{"daemon", "status"}, {}},
       {{"daemon", "metrics"}, {}},
-      {{"daemon", "logs"}, {}},
       {{"daemon", "drain"}, {"--wait"}},
       {{"daemon", "start"}, {}},
       {{"daemon", "stop"}, {}},
