@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "autotune/service/protocol/socket_path.h"
-#include "autotune/sources/recording_config_source.h"
+#include "autotune/sources/problem_record.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "cache/artifacts/artifact_files.h"
 #include "cache/database/overlay_databases.h"
-#include "cache/files/live_directory.h"
+#include "cache/files/directories.h"
 #include "cache/records/pins.h"
 #include "own_kernels/kernel.h"
 #include "runtime/base/log.h"

@@ -15,7 +15,6 @@
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/program.h"
 #include "apps/daemon/background.h"
-#include "apps/daemon/log.h"
 #include "apps/daemon/worker.h"
 #include "autotune/engine_factory.h"
 #include "autotune/service/daemon/daemon.h"

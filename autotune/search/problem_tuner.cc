@@ -10,7 +10,6 @@
 #include "autotune/search/journal_entry.h"
 #include "autotune/search/measured_shape.h"
 #include "autotune/search/measurement.h"
-#include "autotune/search/robust_statistics.h"
 #include "autotune/search/scratch_operands.h"
 #include "autotune/search/set_difference.h"
 #include "autotune/search/tournament.h"

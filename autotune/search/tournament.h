@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "autotune/search/robust_statistics.h"
+#include "autotune/search/measurement.h"
 #include "cache/records/tuning_records.h"
 
 namespace dorajit::autotune {

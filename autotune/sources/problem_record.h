@@ -5,7 +5,9 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
+#include "runtime/launch/config_source.h"
 #include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
@@ -30,6 +32,26 @@ class ProblemRecord {
   std::mutex mutex_;
   std::set<std::string, std::less<>> written_;  // under mutex_
   bool has_failed_ = false;                     // under mutex_
+};
+
+class RecordingConfigSource final : public launch::ConfigSource {
+ public:
+  RecordingConfigSource(std::shared_ptr<ProblemRecord> record,
+                        std::unique_ptr<launch::ConfigSource> answering)
+      : record_(std::move(record)), answering_(std::move(answering)) {}
+
+  launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache& kernels) override {
+    record_->add(problem);  // first, so that it is recorded even if the process ends during tuning
+    return answering_->find(problem, device, kernels);
+  }
+
+  void set_listener(Listener listener) override { answering_->set_listener(std::move(listener)); }
+  void close() override { answering_->close(); }
+
+ private:
+  const std::shared_ptr<ProblemRecord> record_;
+  const std::unique_ptr<launch::ConfigSource> answering_;
 };
 
 }  // namespace dorajit::autotune

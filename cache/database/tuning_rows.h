@@ -1,6 +1,7 @@
 // Trials and winners as rows of tuning.db. Rows with an invalid checksum or text are skipped.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "cache/database/sqlite_connection.h"
 #include "cache/database/tuning_store.h"
+#include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 
 namespace dorajit::cache {
@@ -49,5 +51,12 @@ SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection, std::
 SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
                                  std::int64_t last_id, std::vector<Trial>& rows);
 SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows);
+
+// Adds the trials and derives the winners of the problems with new trials.
+SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials,
+                                       const Progress& progress = {});
+
+// Derives all winners and returns their number.
+SqliteResult<std::int64_t> derive_winners(Connection& connection);
 
 }  // namespace dorajit::cache

@@ -5,7 +5,6 @@
 #include <format>
 #include <utility>
 
-#include "cache/database/derivation.h"
 #include "cache/database/tuning_rows.h"
 #include "cache/database/tuning_store_state.h"
 #include "cache/records/device_models.h"

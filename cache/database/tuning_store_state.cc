@@ -6,7 +6,6 @@
 #include <format>
 #include <set>
 
-#include "cache/database/derivation.h"
 #include "cache/database/tuning_rows.h"
 #include "runtime/base/log.h"
 

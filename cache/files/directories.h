@@ -36,4 +36,13 @@ Status sync_directory(const std::string& path, FilePlace place = FilePlace::kCac
 // The folder of a file's path; "." for a bare name.
 std::string parent_directory(const std::string& path);
 
+// `cache_dir`, unless it is on a network file system, where locks are not reliable, and writable:
+// then a local folder, the same for every process of this user; empty if there is none. Creates
+// nothing.
+std::string live_directory(const std::string& cache_dir);
+
+// Creates that local folder and its parent. Only this user may own or write them, because they are
+// in a place where every user may create folders.
+Status make_live_directory(const std::string& live_dir);
+
 }  // namespace dorajit::cache

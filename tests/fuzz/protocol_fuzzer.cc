@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/messages.h"
 
 namespace dorajit::autotune::protocol {

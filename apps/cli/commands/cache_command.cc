@@ -14,9 +14,9 @@
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"
 #include "autotune/engine_factory.h"
-#include "cache/artifacts/eviction.h"
+#include "cache/artifacts/artifact_files.h"
 #include "cache/database/database.h"
-#include "cache/files/live_directory.h"
+#include "cache/files/directories.h"
 #include "cache/files/trusted_directory.h"
 
 namespace dorajit::cli {

@@ -26,7 +26,7 @@
 #include "apps/cli/views/daemon_report.h"
 #include "autotune/service/client/daemon_connection.h"
 #include "autotune/service/protocol/socket_path.h"
-#include "cache/files/live_directory.h"
+#include "cache/files/directories.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/json_fields.h"
 #include "runtime/base/json_text.h"

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/messages.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"

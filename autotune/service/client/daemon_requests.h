@@ -15,7 +15,6 @@
 
 #include "autotune/service/client/background_tasks.h"
 #include "autotune/service/client/daemon_connection.h"
-#include "autotune/service/client/own_thread.h"
 #include "autotune/service/protocol/messages.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/file_descriptor.h"

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "autotune/service/daemon/uv_handles.h"
-#include "autotune/service/protocol/line_splitter.h"
+#include "autotune/service/protocol/messages.h"
 #include "autotune/service/protocol/socket_path.h"
 
 namespace dorajit::autotune {

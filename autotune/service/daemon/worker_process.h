@@ -11,7 +11,6 @@
 
 #include "autotune/service/daemon/job_queue.h"
 #include "autotune/service/daemon/uv_handles.h"
-#include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/messages.h"
 
 namespace dorajit::autotune {

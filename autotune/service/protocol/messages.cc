@@ -66,6 +66,19 @@ std::unexpected<Error> unknown_type(const std::string& type) {
 
 }  // namespace
 
+std::optional<std::string> LineSplitter::next() {
+  if (is_too_long()) return std::nullopt;
+  const std::size_t end = buffer_.find('\n', begin_);
+  if (end == std::string::npos) {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    return std::nullopt;
+  }
+  std::string line = buffer_.substr(begin_, end - begin_);
+  begin_ = end + 1;
+  return line;
+}
+
 Hello own_hello(const std::string& tuning_dir) {
   std::error_code error;
   const auto place = std::filesystem::weakly_canonical(tuning_dir, error);

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "autotune/service/daemon/worker_supervisor.h"
-#include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/messages.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/launch/problem.h"

@@ -1,10 +1,10 @@
-#include "autotune/search/robust_statistics.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "autotune/search/measurement.h"
 
 namespace dorajit::autotune {
 namespace {

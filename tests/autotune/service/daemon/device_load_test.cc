@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "autotune/service/daemon/nvml.h"
 #include "tests/apps/daemon/fake_nvml/gpus_in_use.h"
 #include "tests/fakes/scoped_environment.h"
 

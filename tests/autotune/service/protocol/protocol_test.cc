@@ -3,7 +3,6 @@
 #include <string>
 #include <variant>
 
-#include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/messages.h"
 
 namespace dorajit::autotune::protocol {
