@@ -14,7 +14,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace dorajit::autotune {
 namespace {
 
-constexpr std::size_t kMaxUnsentBytes = std::size_t{64} << 10;
+constexpr std::size_t kMaxUnsentToWorker = std::size_t{64} << 10;
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> found;
@@ -39,8 +39,8 @@ std::int64_t resident_bytes(int process) {
 }
 
 WorkerProcess::WorkerProcess(uv_loop_t* loop, Events events)
-    : input_(std::make_unique<ByteStream>(loop, kMaxUnsentBytes)),
-      output_(std::make_unique<ByteStream>(loop, kMaxUnsentBytes)),
+    : input_(std::make_unique<ByteStream>(loop, kMaxUnsentToWorker)),
+      output_(std::make_unique<ByteStream>(loop, kMaxUnsentToWorker)),
       lines_(protocol::kMaxRequestBytes),
       events_(std::move(events)) {}
 
