@@ -1,8 +1,11 @@
 // Calls of operations: dorajit_launch, and the named functions, which use the same code.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <format>
 #include <iterator>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "bindings/c/call_operands.h"
@@ -12,6 +15,9 @@
 #include "dorajit/own_kernel.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/launch/check_call.h"
+#include "runtime/launch/kernel_cache.h"
+#include "runtime/launch/problem.h"
+#include "runtime/launch/size_limit.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -60,22 +66,64 @@ dorajit_status call(dorajit_engine* engine, void* stream, const Operation& opera
   });
 }
 
-// The workspace size, in bytes, of a call with these tensors.
-Status workspace_of(std::string_view function, const dorajit_operation* handle,
-                    const DLTensor* const* tensors, std::int32_t num_tensors, std::int64_t* bytes) {
+// Calls `use` with the operands and the checked shapes of a call with these tensors.
+template <class Use>
+Status with_checked_shapes(std::string_view function, const dorajit_operation* handle,
+                           const DLTensor* const* tensors, std::int32_t num_tensors,
+                           std::span<const double> scalars, const Use& use) {
   DORAJIT_ASSIGN(const Operation* operation,
                  check_tensor_count(function, handle, tensors, num_tensors));
-  DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
   const std::size_t count = operation->operands.size();
   Operands operands;
   DORAJIT_TRY(operands.read(*operation, std::span(tensors, count)));
+  const std::span<const launch::TensorView> views = std::span(operands.views).first(count);
   DORAJIT_ASSIGN(const launch::CheckedCall checked,
                  launch::check_shapes({.operation = operation,
                                        .broadcast = operands.broadcast,
-                                       .operands = std::span(operands.views).first(count),
-                                       .scalars = {}}));
-  *bytes = kernels::workspace_bytes(checked.variant, checked.sizes);
-  return {};
+                                       .operands = views,
+                                       .scalars = scalars}));
+  return use(views, checked);
+}
+
+// The workspace size, in bytes, of a call with these tensors.
+Status workspace_of(std::string_view function, const dorajit_operation* handle,
+                    const DLTensor* const* tensors, std::int32_t num_tensors, std::int64_t* bytes) {
+  DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
+  return with_checked_shapes(function, handle, tensors, num_tensors, {},
+                             [&](const auto&, const launch::CheckedCall& checked) -> Status {
+                               *bytes = kernels::workspace_bytes(checked.variant, checked.sizes);
+                               return {};
+                             });
+}
+
+Status problem_of(const dorajit_operation* handle, const DLTensor* const* tensors,
+                  std::int32_t num_tensors, const double* scalars, std::int32_t num_scalars,
+                  char* text, std::size_t capacity) {
+  constexpr std::string_view kFunction = "kernel_problem";
+  DORAJIT_ASSIGN(const Operation* operation,
+                 check_tensor_count(kFunction, handle, tensors, num_tensors));
+  DORAJIT_ASSIGN(const std::span<const double> values,
+                 check_scalars(kFunction, *operation, scalars, num_scalars));
+  DORAJIT_TRY(require(text, kFunction, "text", "pass memory for the key"));
+  return with_checked_shapes(
+      kFunction, handle, tensors, num_tensors, values,
+      [&](std::span<const launch::TensorView> views, const launch::CheckedCall& checked) -> Status {
+        std::string key;
+        if (!checked.writes_nothing) {
+          const auto problem = launch::make_problem(checked.variant, checked.sizes, views);
+          DORAJIT_TRY(launch::check_size(problem));
+          DORAJIT_TRY(launch::check_device(checked.variant, views.front().device.kind));
+          key = to_text(problem);
+        }
+        if (key.size() >= capacity) {
+          return fail(StatusCode::kInvalidArgument,
+                      std::format("{}: `capacity` is {}, but the key has {} characters", kFunction,
+                                  capacity, key.size()));
+        }
+        std::ranges::copy(key, text);
+        text[key.size()] = '\0';
+        return {};
+      });
 }
 
 // The same of a backward function that computes the gain's gradient alone. Its other tensors have
@@ -126,6 +174,15 @@ dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
                                            std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
     return workspace_of("operation_workspace", operation, tensors, num_tensors, bytes);
+  });
+}
+
+dorajit_status dorajit_kernel_problem(const dorajit_operation* operation,
+                                      const DLTensor* const* tensors, std::int32_t num_tensors,
+                                      const double* scalars, std::int32_t num_scalars, char* text,
+                                      std::size_t capacity, dorajit_error** error) {
+  return guarded(error, [&] {
+    return problem_of(operation, tensors, num_tensors, scalars, num_scalars, text, capacity);
   });
 }
 

@@ -47,6 +47,18 @@ DORAJIT_API dorajit_status dorajit_kernel_explain(
     int32_t num_tensors, const double* scalars, int32_t num_scalars,
     dorajit_explanation* explanation, dorajit_error** error);
 
+/* Writes the problem key, as `dorajit show` prints it, of a call of any operation, or "" for a call
+ * that launches nothing. No device is used: a kernel for the problem can be compiled elsewhere.
+ *
+ * tensors and scalars: as for dorajit_launch; only what dorajit_warmup reads is read. text: memory
+ * for `capacity` characters with the terminating null character, which 512 are enough for. On
+ * failure *text is not modified. */
+DORAJIT_API dorajit_status dorajit_kernel_problem(const dorajit_operation* operation,
+                                                  const DLTensor* const* tensors,
+                                                  int32_t num_tensors, const double* scalars,
+                                                  int32_t num_scalars, char* text, size_t capacity,
+                                                  dorajit_error** error);
+
 #ifdef __cplusplus
 }
 #endif

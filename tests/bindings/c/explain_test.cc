@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/c/engine_handle.h"
+#include "dorajit/own_kernel.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
 #include "tests/bindings/c/c_abi_fixture.h"
@@ -63,6 +64,36 @@ TEST_F(ExplainTest, NamesProblemConfigAndSource) {
   EXPECT_STREQ(explanation.problem, "compose/f32,f32,f32,f32/v1/c33/r3");
   EXPECT_TRUE(kernels::parse_config(explanation.config)) << explanation.config;
   EXPECT_STREQ(explanation.source, "default");
+}
+
+TEST_F(ExplainTest, ProblemNeedsNoEngineAndNoDevice) {
+  const dorajit_operation* const compose = dorajit_operation_find("compose");
+  std::array<char, 64> text{};
+  const auto ask = [&](Tensor matrix, std::size_t capacity, std::int32_t gpu = -1) {
+    Tensor gain(nullptr, ElementType::kFloat32, {matrix->shape[1]});
+    if (gpu >= 0) {
+      for (Tensor* one : {&matrix, &gain}) {
+        (*one)->device = {.device_type = kDLCUDA, .device_id = gpu};
+      }
+    }
+    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    const double scale = 1;
+    dorajit_error* error = nullptr;
+    const dorajit_status status = dorajit_kernel_problem(compose, tensors.data(), 4, &scale, 1,
+                                                         text.data(), capacity, &error);
+    return take(status, error).message;
+  };
+  const EngineHandle engine = make_engine();
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  ASSERT_EQ(ask({nullptr, ElementType::kFloat32, {7, 33}}, text.size()), "");
+  EXPECT_STREQ(text.data(), plan_of(engine.get(), 0).problem);
+  // No machine has that many GPUs.
+  ASSERT_EQ(ask({nullptr, ElementType::kFloat32, {7, 64}}, text.size(), 1 << 20), "");
+  EXPECT_STREQ(text.data(), "compose/f32,f32,f32,f32/v4/c64/r3");
+  EXPECT_NE(ask({nullptr, ElementType::kFloat32, {7, 33}}, 33).find("`capacity` is 33"),
+            std::string::npos);
+  ASSERT_EQ(ask({nullptr, ElementType::kFloat32, {0, 33}}, text.size()), "");
+  EXPECT_STREQ(text.data(), "") << "an empty call launches nothing";
 }
 
 TEST_F(ExplainTest, PlansListEveryProblemInOrder) {
