@@ -7,6 +7,7 @@
 #include <span>
 
 #include "bindings/python/positional_function.h"
+#include "bindings/python/recording.h"
 
 namespace dorajit::python {
 namespace {
@@ -125,8 +126,9 @@ void add_eligibility(py::module_& module) {
 }
 
 bool is_plain(PyObject* tensor) {
-  return std::ranges::find(kept().plain_types, reinterpret_cast<PyObject*>(Py_TYPE(tensor))) !=
-         kept().plain_types.end();
+  return is_fake(tensor) ||
+         std::ranges::find(kept().plain_types, reinterpret_cast<PyObject*>(Py_TYPE(tensor))) !=
+             kept().plain_types.end();
 }
 
 int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars) {

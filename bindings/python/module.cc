@@ -128,6 +128,7 @@ PYBIND11_MODULE(_native, module) {
   native::add_linear(module);
   native::add_linear_gradients(module);
   native::add_own_kernels(module);
+  native::add_recording(module);
   native::add_eligibility(module);
   native::add_tensor_state(module);
   module.def("statistics", &native::statistics,

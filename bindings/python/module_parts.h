@@ -15,6 +15,9 @@ void add_linear(pybind11::module_& module);
 // `linear_backward` and `linear_gradients`: its backward pass.
 void add_linear_gradients(pybind11::module_& module);
 
+// `record`: problems of calls over fake tensors.
+void add_recording(pybind11::module_& module);
+
 // `make_kernel`: kernels of the user's own over torch tensors.
 void add_own_kernels(pybind11::module_& module);
 

@@ -18,6 +18,7 @@
 #include "bindings/python/native_operation.h"
 #include "bindings/python/operands.h"
 #include "bindings/python/positional_function.h"
+#include "bindings/python/recording.h"
 #include "bindings/python/run_operation.h"
 #include "bindings/python/torch_tensor.h"
 
@@ -37,11 +38,15 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
   TorchMemory workspace;
   dorajit_error* error = nullptr;
   dorajit_status status = DORAJIT_OK;
-  if (operation.info.may_need_workspace != 0) {
+  if (is_fake(tensors[0])) {
+    status = note_problem(operation.handle, {operands.data(), tensors.size()},
+                          {scalars, static_cast<std::size_t>(operation.info.num_scalars)}, nullptr,
+                          error);
+  } else if (operation.info.may_need_workspace != 0) {
     status = dorajit_operation_workspace(operation.handle, operands.data(), count, &bytes, &error);
     if (bytes > 0) workspace = TorchMemory(tensors[0], bytes);
   }
-  if (status == DORAJIT_OK) {
+  if (status == DORAJIT_OK && !is_fake(tensors[0])) {
     void* const stream = current_stream(operands[0]->device);
     status = try_to_run(
         [&](dorajit_engine* engine, dorajit_error** what) {
@@ -55,7 +60,7 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
     return {};
   }
   check(status, error);
-  operation.count_call();
+  if (!is_fake(tensors[0])) operation.count_call();
   return operands.outputs(operation);
 }
 

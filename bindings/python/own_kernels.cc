@@ -12,6 +12,7 @@
 #include "bindings/python/native_error.h"
 #include "bindings/python/native_operation.h"
 #include "bindings/python/positional_function.h"
+#include "bindings/python/recording.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {
@@ -26,6 +27,7 @@ constexpr const char* kKernelCapsule = "dorajit.own_kernel";
 struct NativeKernel {
   NativeOperation operation;
   std::vector<bool> is_tensor;  // by argument
+  std::string json;             // the description
 };
 
 // -1 with a Python error for what is no number.
@@ -70,6 +72,15 @@ class Arguments {
   [[nodiscard]] Py_ssize_t refused() const { return refused_; }
 
   [[nodiscard]] py::object launch() const {
+    if (is_fake(objects_[0])) {
+      check([&](dorajit_error** error) {
+        return note_problem(kernel_->operation.handle,
+                            {pointers_.data(), static_cast<std::size_t>(num_tensors_)},
+                            {scalars_.data(), static_cast<std::size_t>(num_scalars_)},
+                            kernel_->json.c_str(), *error);
+      });
+      return py::none();
+    }
     void* const stream = current_stream(pointers_[0]->device);
     run([&](dorajit_engine* engine, dorajit_error** error) {
       return dorajit_kernel_launch(engine, stream, kernel_->operation.handle, pointers_.data(),
@@ -129,7 +140,7 @@ py::object function_of(PyMethodDef& method, const py::capsule& kernel) {
 py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor) {
   const dorajit_operation* handle = nullptr;
   check([&](dorajit_error** error) { return dorajit_kernel_create(json.c_str(), &handle, error); });
-  auto* const kernel = new NativeKernel{NativeOperation(handle), {}};
+  auto* const kernel = new NativeKernel{NativeOperation(handle), {}, json};
   const py::capsule self(kernel, kKernelCapsule, [](PyObject* capsule) {
     delete static_cast<NativeKernel*>(PyCapsule_GetPointer(capsule, kKernelCapsule));
   });

@@ -5,6 +5,8 @@
 #include <bit>
 #include <span>
 
+#include "bindings/python/recording.h"
+
 namespace dorajit::python {
 namespace {
 
@@ -16,6 +18,7 @@ struct Names {
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* shape = PyUnicode_InternFromString("shape");
   PyObject* stride = PyUnicode_InternFromString("stride");
+  PyObject* storage_offset = PyUnicode_InternFromString("storage_offset");
   PyObject* is_cuda = PyUnicode_InternFromString("is_cuda");
   PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
   PyObject* get_device = PyUnicode_InternFromString("get_device");
@@ -107,12 +110,29 @@ bool TorchTensor::read_device(PyObject* tensor) {
   return true;
 }
 
-bool TorchTensor::read_attributes(PyObject* tensor, std::size_t types) {
+bool TorchTensor::read_type(PyObject* tensor, std::size_t types) {
   const py::object dtype = attribute(tensor, names().dtype);
   const DLDataType* const type = dtype ? type_of(dtype.ptr(), types) : nullptr;
   if (type == nullptr) return false;
   dl_.dtype = *type;
-  if (!read_device(tensor) || !read_shape(tensor)) return false;
+  return true;
+}
+
+// PyTorch aligns the beginning of a tensor's memory to more than a vector.
+bool TorchTensor::read_fake(PyObject* tensor, std::size_t types) {
+  if (!read_type(tensor, types) || !read_shape(tensor)) return false;
+  may_be_negated_ = false;
+  std::int64_t offset = 0;
+  const py::object elements = call(tensor, names().storage_offset);
+  if (!elements || !to_integer(elements.ptr(), offset)) return false;
+  constexpr std::int64_t kBeginning = std::int64_t{1} << 40;
+  dl_.data = std::bit_cast<void*>(kBeginning + offset * (dl_.dtype.bits / 8));
+  dl_.device = recording().device;
+  return true;
+}
+
+bool TorchTensor::read_attributes(PyObject* tensor, std::size_t types) {
+  if (!read_type(tensor, types) || !read_device(tensor) || !read_shape(tensor)) return false;
   std::int64_t address = 0;
   const py::object pointer = call(tensor, names().data_ptr);
   if (!pointer || !to_integer(pointer.ptr(), address)) return false;
@@ -151,8 +171,9 @@ bool TorchTensor::read(py::handle tensor, std::size_t types) {
 
 bool TorchTensor::read_result(py::handle tensor, std::size_t types) {
   const ExchangeApi* const api = torch().exchange;
-  const bool is_read =
-      api != nullptr ? borrow(*api, tensor.ptr(), types) : read_attributes(tensor.ptr(), types);
+  const bool is_read = is_fake(tensor.ptr()) ? read_fake(tensor.ptr(), types)
+                       : api != nullptr      ? borrow(*api, tensor.ptr(), types)
+                                             : read_attributes(tensor.ptr(), types);
   if (!is_read) PyErr_Clear();
   return is_read;
 }

@@ -67,6 +67,8 @@ class TorchTensor {
 
   bool borrow(const ExchangeApi& api, PyObject* tensor, std::size_t types);
   bool read_attributes(PyObject* tensor, std::size_t types);
+  bool read_fake(PyObject* tensor, std::size_t types);
+  bool read_type(PyObject* tensor, std::size_t types);
   bool read_shape(PyObject* tensor);
   bool read_device(PyObject* tensor);
 

@@ -16,6 +16,7 @@ ROOMS = (
     ("layers",),
     ("nn", "peft"),
     ("tools", "testing", "swift"),
+    ("prewarm",),
     ("__init__",),
 )
 LEVELS = {name: level for level, names in enumerate(ROOMS) for name in names}

@@ -35,7 +35,7 @@ __all__ = ["cache", "disabled", "force_native", "set_dropout", "set_low_rank_dty
 _without_torch = len(__all__)
 __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
-            "FusedDoRAComposeFunction", "Kernel", "explain_dispatch", "warmup", "weight_norm", "nn",
+            "FusedDoRAComposeFunction", "Kernel", "explain_dispatch", "prewarm", "warmup", "weight_norm", "nn",
             "dora_linear", "dora_gated_mlp", "Projection", "frozen_weights", "patch_peft", "Dispatch", "ModelDispatch",
             "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb", "get_dora_norm_threshold_bytes",
             "set_dora_forward_threshold_mb",
@@ -65,6 +65,7 @@ else:
                                     set_dora_norm_threshold_mb)
     from dorajit import nn
     from dorajit.peft import patch_peft
+    from dorajit.prewarm.passes import prewarm
     _modules.update((name, one) for name, one in _sys.modules.items() if name.partition(".")[0] == "dorajit")
 
 

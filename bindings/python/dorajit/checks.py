@@ -4,8 +4,8 @@ import math
 
 import torch
 
-# The types of tensors whose operations nothing but PyTorch handles.
-PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+# The types of tensors whose operations nothing but PyTorch handles; a recording (dorajit.operations.recording) adds one.
+PLAIN = {torch.Tensor, torch.nn.Parameter}
 
 
 def scale(function, value):

@@ -11,6 +11,7 @@ import torch
 
 from dorajit import errors
 from dorajit.control import state
+from dorajit.operations import recording
 from dorajit.own_kernels.kernel import Kernel
 
 _WEIGHTS = 16  # of a thread
@@ -91,13 +92,13 @@ def weight_of(data, quantized):
         data: the packed weights, [bytes, 1] of uint8.
         quantized: their QuantState.
     """
-    if not (state.enabled and data.is_cuda and data.shape[1:] == (1,)):
+    if not (state.enabled and recording.is_cuda(data) and data.shape[1:] == (1,)):
         return None
     of_scales, scales, log2_group = quantized.state2, (quantized.absmax,), 0
     if quantized.nested:
         scales = quantized.absmax, of_scales.code, of_scales.absmax, quantized.offset.view(1)
         log2_group = of_scales.blocksize.bit_length() - 1
-    out = torch.empty(quantized.shape, dtype=quantized.dtype, device=data.device)
+    out = data.new_empty(quantized.shape, dtype=quantized.dtype)
     try:
         _kernel(quantized.nested)(data, *scales, out, *out.shape, int(quantized.quant_type == "fp4"),
                                   quantized.blocksize.bit_length() - 1, log2_group)

@@ -20,7 +20,7 @@ from dorajit import _native
 from dorajit.control import state
 from dorajit.layers import linear, node, recomputation
 from dorajit.norms import precision
-from dorajit.operations import eligibility, run
+from dorajit.operations import eligibility, recording, run
 from dorajit.operations.expression import ACTIVATIONS
 from dorajit.operations.table import operations
 
@@ -124,7 +124,7 @@ def at_once(layers, x, activation):
 def _loses_a_gradient(layers, x):
     """Asked once for a layer, because it waits for the device."""
     layer = layers[0][0]
-    if layer is None or x.is_meta or (x.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if layer is None or x.is_meta or recording.is_running() or (x.is_cuda and torch.cuda.is_current_stream_capturing()):
         return False
     found = _zeros.get(layer)
     if found is None:

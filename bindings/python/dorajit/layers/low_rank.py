@@ -10,7 +10,7 @@ import functools
 import torch
 import torch.nn.functional as F
 
-from dorajit.operations import compositions, expression, run
+from dorajit.operations import compositions, expression, recording, run
 from dorajit.control import state
 from dorajit.operations.gain import HALVES
 from dorajit.operations.table import operations
@@ -48,12 +48,11 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
 
 def serves(lora_B):
     """Whether the kernel is used for lora_B, [out, rank], and a factor of its element type."""
-    return lora_B.is_cuda and _serves(lora_B.device, lora_B.dtype, *lora_B.shape)
+    return recording.is_cuda(lora_B) and _serves(recording.target_of(lora_B).capability, lora_B.dtype, *lora_B.shape)
 
 
 @functools.lru_cache(maxsize=256)
-def _serves(device, dtype, out, rank):
-    capability = torch.cuda.get_device_capability(device)
+def _serves(capability, dtype, out, rank):
     has_wgmma = capability == _WGMMA_CAPABILITY and out % _VECTOR == 0 and rank % _VECTOR == 0
     return (dtype in HALVES and capability >= _LEAST_CAPABILITY
             and rank <= (_MOST_RANK_BY_WGMMA if has_wgmma else _MOST_RANK))

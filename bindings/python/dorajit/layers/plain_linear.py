@@ -2,6 +2,8 @@
 
 import torch
 
+from dorajit.checks import PLAIN
+
 
 def replaced_by(owner, name):
     """Where the code of a method comes from, as text, if not from the module of its class; None for the original. What
@@ -18,7 +20,6 @@ def replaced_by(owner, name):
 
 _Linear = torch.nn.Linear
 _forward = None if replaced_by(_Linear, "forward") else _Linear.forward  # None is the forward of no class
-_PLAIN = (torch.nn.Parameter, torch.Tensor)
 has_global_hook = torch.nn.modules.module._has_any_global_hook
 
 
@@ -39,7 +40,7 @@ def weight_and_bias(module, kind=_Linear, forward=_forward):
         return None, "has hooks or a forward of its own; remove them, or put hooks on the layer around it"
     own = module._parameters
     weight = own.get("weight")  # FSDP1 removes it and keeps views of its flat parameter elsewhere
-    return (None, "has no plain tensor as weight") if type(weight) not in _PLAIN else (weight, own["bias"])
+    return (None, "has no plain tensor as weight") if type(weight) not in PLAIN else (weight, own["bias"])
 
 
 def factors(lora_A, lora_B):

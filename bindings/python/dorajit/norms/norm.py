@@ -15,7 +15,7 @@ from torch.utils import flop_counter
 from dorajit import checks, thresholds
 from dorajit.norms import dtensor_norm, norm_kernel, precision
 from dorajit.norms.matrix_norms import matrices, norms, sum_type
-from dorajit.operations import eligibility, gain, registration
+from dorajit.operations import eligibility, gain, recording, registration
 from dorajit.operations.eligibility import NATIVE, OPERATOR
 from dorajit.distributed import frameworks, gather
 
@@ -65,7 +65,7 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb):
     scale = checks.scale("weight_norm", scale)
     budget = thresholds.norm_bytes(chunk_mb)
     check(weight, lora_A, lora_B)
-    if weight.device.type == "cpu":
+    if recording.target_of(weight).type == "cpu":
         budget = min(budget, _MOST_BYTES_ON_CPU)
     if any(map(frameworks.is_dtensor, (weight, lora_A, lora_B))):
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget)

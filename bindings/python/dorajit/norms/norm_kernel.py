@@ -10,7 +10,7 @@ from dorajit import errors, thresholds
 from dorajit.checks import PLAIN, is_freed
 from dorajit.control import state
 from dorajit.norms import transposed
-from dorajit.operations import run
+from dorajit.operations import recording, run
 from dorajit.operations.gain import HALVES
 from dorajit.operations.table import operations
 
@@ -66,7 +66,7 @@ def serves(matrix, a, b, dtype):
         if type(one) not in PLAIN or is_freed(one):
             return False
     elements = matrix.numel() if _has_rows(matrix) else 0  # others are copied at any size
-    return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], elements)
+    return _serves_types(recording.target_of(matrix), matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], elements)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -77,7 +77,7 @@ def _serves_types(device, matrix, a, b, dtype, rank, elements):
                and matrix in rule.weight and a in rule.factors and b in rule.factors
                and not (rule.is_of_one_type and not matrix == a == b)
                and (device.type != "cuda"
-                    or rule.capability <= torch.cuda.get_device_capability(device) < rule.before)
+                    or rule.capability <= device.capability < rule.before)
                for rule in SERVED)
 
 
@@ -90,7 +90,7 @@ def at_once(weight, a, b, scale):
         if type(one) not in PLAIN or one.dim() != 2 or not one.numel() or not one.is_contiguous() or is_freed(one):
             return None
     dtype = torch.float64 if weight.dtype is torch.float64 else torch.float32
-    if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], weight.numel()):
+    if not _serves_types(recording.target_of(weight), weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], weight.numel()):
         return None
     try:
         return _launch(weight, a, b, None, dtype, None, None, None, scale)[0]
@@ -110,7 +110,7 @@ def norms(matrix, a, b, scale, budget, dtype, squared=False):
         return None
     a, b = (one if _has_rows(one) else one.contiguous() for one in (a, b))
     if not _has_rows(matrix):
-        if matrix.device.type == "cpu":
+        if recording.target_of(matrix).type == "cpu":
             return _norms_by_columns(matrix, a, b, scale, dtype, squared)
         if matrix.nbytes > budget:
             return None
@@ -136,7 +136,8 @@ def gain_type(matrix, a, b, magnitude):
     `magnitude` [rows]."""
     if a.dim() != 2 or matrix.dim() != 2 or not _has_rows(matrix):
         return None
-    return _gain_type(matrix.device, matrix.dtype, a.dtype, b.dtype, magnitude.dtype, a.shape[0], matrix.numel())
+    return _gain_type(recording.target_of(matrix), matrix.dtype, a.dtype, b.dtype, magnitude.dtype, a.shape[0],
+                      matrix.numel())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -158,9 +159,9 @@ def divisor_and_gain(matrix, a, b, magnitude, scale):
     if a.shape[1:] != matrix.shape[1:]:
         return None
     if not _has_rows(matrix) and not is_freed(matrix):
-        if matrix.is_cuda and matrix.nbytes <= thresholds.norm_bytes(None):
+        if recording.is_cuda(matrix) and matrix.nbytes <= thresholds.norm_bytes(None):
             matrix, a = transposed.with_rows(matrix), transposed.with_rows(a)
-        elif matrix.device.type == "cpu" and matrix.nbytes <= _CACHED_BYTES:
+        elif recording.target_of(matrix).type == "cpu" and matrix.nbytes <= _CACHED_BYTES:
             matrix = matrix.contiguous()
     gains = gain_type(matrix, a, b, magnitude)
     if gains is None:

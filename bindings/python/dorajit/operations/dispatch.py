@@ -8,8 +8,9 @@ import typing
 
 import torch
 
-from dorajit import errors
+from dorajit import checks, errors
 from dorajit.control import state
+from dorajit.operations import recording
 
 _MOST_DIMS = 16  # the limit of the extension module's tensor reader
 _KERNEL_TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
@@ -63,13 +64,14 @@ def plan(operation, inputs, outputs=()):
 
 def unfit(name, tensor):
     """The reason why no kernel takes the tensor, whatever its strides; or None."""
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        return f"`{name}` is a {type(tensor).__name__}, which has its own __torch_dispatch__"
+    kind = type(tensor)
+    if kind not in checks.PLAIN and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return f"`{name}` is a {kind.__name__}, which has its own __torch_dispatch__"
     if tensor.device.type not in _DEVICES:
         return f"`{name}` is on the device {tensor.device}, which has no kernels"
     if tensor.dtype not in _KERNEL_TYPES:
         return f"`{name}` has elements of {tensor.dtype}"
-    if not _has_memory(tensor):
+    if not (recording.is_running() or _has_memory(tensor)):
         return f"`{name}` has no memory, as inside torch.vmap"
     if tensor.is_neg():
         return f"`{name}` has a pending negation (resolve_neg() applies it)"
@@ -103,7 +105,7 @@ def _plan_views(operands, tensors):
     if sum(size != 1 for size in wide.shape) > 1:
         return Plan("`gain` varies along more than one dimension")
     is_new = first.dim() < 2 or (gain.dim() <= 1 and gain.numel() == 1) or any(
-        one.is_per_channel and (tensor.shape != gain.shape or viewed.data_ptr() != tensor.data_ptr())
+        one.is_per_channel and (tensor.shape != gain.shape or not torch._C._is_alias_of(viewed, tensor))
         for one, tensor, viewed in given)
     reason, in_order = None, list(range(dims))
     for order in in_order, _memory_order(given[0][2]):

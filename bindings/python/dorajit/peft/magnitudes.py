@@ -7,8 +7,9 @@ import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
+from dorajit.checks import PLAIN
 from dorajit.norms import norm
-from dorajit.operations import gain
+from dorajit.operations import gain, recording
 from dorajit.peft import layers, merging, report
 from dorajit.distributed import frameworks, gather
 
@@ -84,13 +85,17 @@ def refine(model):
             if found is None or not isinstance(layer, dora.DoraLinearLayer):
                 continue
             weight, a, b = found
-            if any(one.is_meta for one in (weight, a, b, layer.weight)) or (a.any() and b.any()):
+            if any(one.is_meta for one in (weight, a, b, layer.weight)):
+                continue
+            if not recording.is_running() and a.any() and b.any():  # a recorded adapter counts as untrained
                 continue
             if weight.dim() == 2:
                 weight = transpose(weight, layer.fan_in_fan_out)
             if layer.weight.device != weight.device or a.device != weight.device:
                 continue
             norms = norm.weight_norm(weight, a, b, 0.0)
+            if recording.is_running():
+                continue
             norms = gain.magnitude_of(norms.reshape(layer.weight.shape), layer.weight.dtype)
             step = max(1e-6, *(torch.finfo(one.dtype).eps for one in (weight, layer.weight)))
             # PEFT's magnitude of a row of zeros is 0; earlier versions of this package made 1e-6 of 16 bits.
@@ -103,7 +108,7 @@ def _factors(module, adapter):
     """(base weight, A, B); None if the layer is not a plain one of PEFT's."""
     base_layer = module.get_base_layer()
     weight = getattr(base_layer, "weight", None)
-    if type(weight) is not torch.nn.Parameter or getattr(base_layer, "groups", 1) != 1:
+    if type(weight) not in PLAIN or not isinstance(weight, torch.nn.Parameter) or getattr(base_layer, "groups", 1) != 1:
         return None
     if adapter in module.lora_embedding_A:
         return weight, module.lora_embedding_A[adapter], module.lora_embedding_B[adapter]

@@ -1,0 +1,38 @@
+// The problems of calls over fake tensors, which have no memory (dorajit/prewarm/recording.py):
+// noted instead of launched, for a device that this machine need not have.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <dorajit/dorajit.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <span>
+
+namespace dorajit::python {
+
+struct Recording {
+  PyObject* note = nullptr;       // (problem, JSON of an own kernel or None); null: none runs
+  PyObject* fake_type = nullptr;  // of the tensors that are recorded
+  DLDevice device{};              // on which their kernels would run
+};
+
+// Read and written under the GIL.
+inline Recording& recording() {
+  static Recording one;
+  return one;
+}
+
+inline bool is_fake(PyObject* tensor) {
+  return recording().note != nullptr &&
+         reinterpret_cast<PyObject*>(Py_TYPE(tensor)) == recording().fake_type;
+}
+
+// Notes the problem of a call. The errors are those that the call itself would return. Throws
+// error_already_set.
+dorajit_status note_problem(const dorajit_operation* operation,
+                            std::span<const DLTensor* const> tensors,
+                            std::span<const double> scalars, const char* json,
+                            dorajit_error*& error);
+
+}  // namespace dorajit::python
