@@ -16,18 +16,11 @@ namespace dorajit::kernels {
 
 // The dimensions of every operation with a formula, in the order of KernelArguments. There is a
 // channel for each column, or for each row of a sample, depending on the variant's Broadcast.
-inline constexpr Dimension kLayerColumns = {
-    .name = "cols", .keying = Keying::kExact, .mark = 'c', .layer_size = LayerSize::kOutFeatures};
 inline constexpr Dimension kDerivedChannels = {
     .name = "channels", .keying = Keying::kDerived, .columns = kCols, .rows = kRows};
 inline constexpr Dimension kElementwiseDimensions[] = {
-    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r', .layer_size = LayerSize::kTokens},
-    kLayerColumns,
-    kDerivedChannels};
-// The dimensions of an operation on a layer's parameters instead of its activations.
-inline constexpr Dimension kPerLayerDimensions[] = {
-    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r', .layer_size = LayerSize::kOne},
-    kLayerColumns,
+    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r'},
+    {.name = "cols", .keying = Keying::kExact, .mark = 'c'},
     kDerivedChannels};
 inline constexpr OperandShape kMatrix = {.text = "rows, cols", .outer = kRows, .inner = kCols};
 inline constexpr OperandShape kPerChannel = {.text = "channels", .inner = kChannels};
@@ -38,10 +31,8 @@ struct Description {
   std::string_view documentation;
   std::span<const Operand> operands;  // matrix inputs, inputs per channel, matrix outputs, a sum
   std::span<const std::string_view> scalars{};
-  std::string_view formula;                 // name of the class template
-  std::string_view math_header;             // header that declares it
-  bool is_per_layer = false;                // called with one row
-  std::span<const unsigned> usual_forms{};  // as in Operation
+  std::string_view formula;      // name of the class template
+  std::string_view math_header;  // header that declares it
 };
 
 // The index of the first per-channel operand with the role, or -1.
@@ -79,7 +70,7 @@ consteval Operation describe(const Description& text) {
   check_operands<Formula>(text.operands);
   return checked({.name = text.name,
                   .documentation = text.documentation,
-                  .dimensions = text.is_per_layer ? kPerLayerDimensions : kElementwiseDimensions,
+                  .dimensions = kElementwiseDimensions,
                   .operands = text.operands,
                   .scalars = text.scalars,
                   .formula = text.formula,
@@ -88,7 +79,6 @@ consteval Operation describe(const Description& text) {
                   .select_template = formula_template,
                   .builtin = builtin_kernel_of<Formula>,
                   .sum_operand = find_per_channel(text.operands, OperandRole::kOutput),
-                  .usual_forms = text.usual_forms,
                   .has_row_form = find_per_channel(text.operands, OperandRole::kInput) >= 0 &&
                                   Formula<float>::kSums <= 1,
                   .is_one_row = std::ranges::all_of(text.operands, [](const Operand& operand) {

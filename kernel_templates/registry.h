@@ -34,22 +34,11 @@ enum class Keying {
   kConstant,  // not in the key: it is always `most`
 };
 
-// The size of a model's layer that a dimension takes, from which a model's problems are derived.
-enum class LayerSize {
-  kNone,  // no size: no problem of the operation is derived from a layer
-  kOne,
-  kTokens,
-  kOutFeatures,
-  kInFeatures,
-  kRank,
-};
-
 // A named size of an operation. Operands that share a dimension must agree on its size.
 struct Dimension {
   std::string_view name;
   Keying keying;
   Mark mark{};  // precedes the size in the text of a problem: "c4096"; empty if derived
-  LayerSize layer_size = LayerSize::kNone;
   // Indices of the two dimensions that a derived one is counted along: per column it has the size
   // of the first; per row it is a divisor of the second.
   int columns = -1;
@@ -86,13 +75,6 @@ enum class Presence {
   kForSum,  // an input that only the sums need, or a further sum: with the first sum, and only then
 };
 
-// The element type of an operand in a model's layer.
-enum class UsualType {
-  kOfActivations,
-  kOfGain,
-  kOfSums,  // f32, or f64 beside f64, whatever the layer's type
-};
-
 // The values that tuning fills an input with: normally distributed, with a deviation of 1 around
 // zero, or of 0.0015 around one, as measured on trained gains.
 enum class Samples { kAroundZero, kAroundOne };
@@ -108,9 +90,7 @@ struct Operand {
   OperandRole role;
   OperandShape shape;
   Presence presence = Presence::kRequired;
-  UsualType usual_type = shape.is_matrix() ? UsualType::kOfActivations : UsualType::kOfGain;
-  Samples samples = !shape.is_matrix() && usual_type == UsualType::kOfGain ? Samples::kAroundOne
-                                                                           : Samples::kAroundZero;
+  Samples samples = shape.is_matrix() ? Samples::kAroundZero : Samples::kAroundOne;
   std::optional<Range> range{};  // in place of `samples`
   // Whether kernels read it in vectors whose width is limited by the alignment class.
   bool limits_vectors = true;
@@ -156,9 +136,6 @@ struct Operation {
   std::string_view (*why_unsupported)(const Variant& variant) = nullptr;
   bool is_offered = true;  // in the public interfaces; false if only measurements use it
   int sum_operand = -1;    // the index of the first operand that is a sum, or -1
-  // The combinations of optional operands that calls usually have: one bit per operand index.
-  // Empty: all of them, all but the inputs, all but the outputs, and none.
-  std::span<const unsigned> usual_forms{};
   // Whether channels may lie along the rows: an input has one element per channel, and there is at
   // most one sum.
   bool has_row_form = false;

@@ -124,12 +124,13 @@ constinit const kernels::Operation operation_set_difference = {
 
 }  // namespace
 
+Variant SetDifference::variant() { return {.operation = &operation_set_difference}; }
+
 Result<SetDifference> SetDifference::make(device::Device& device, launch::KernelCache& kernels) {
   if (device.info().traits.kind == kernels::DeviceKind::kCpu) {
     return fail(StatusCode::kUnsupported, "the memory of a CPU is compared by the host");
   }
-  DORAJIT_ASSIGN(launch::ReadyKernel kernel,
-                 kernels.get(device, {.operation = &operation_set_difference}, {}));
+  DORAJIT_ASSIGN(launch::ReadyKernel kernel, kernels.get(device, variant(), {}));
   DORAJIT_ASSIGN(auto found, device.allocate(2 * sizeof(int)));
   return SetDifference(device, std::move(kernel), std::move(found));
 }

@@ -14,6 +14,9 @@ namespace dorajit::autotune {
 // Thread-compatible. The device must outlive it.
 class SetDifference {
  public:
+  // The kernel's variant, with the empty config: for compiling it ahead.
+  static kernels::Variant variant();
+
   // Compiles and loads the kernel, or takes it from the artifact store. An error if that fails, or
   // on a CPU, whose memory the host reads at no cost.
   static Result<SetDifference> make(device::Device& device, launch::KernelCache& kernels);

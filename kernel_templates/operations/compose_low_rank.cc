@@ -16,13 +16,9 @@ namespace {
 using enum OperandRole;
 
 constexpr Dimension kDimensions[] = {
-    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r', .layer_size = LayerSize::kTokens},
-    {.name = "cols", .keying = Keying::kExact, .mark = 'c', .layer_size = LayerSize::kOutFeatures},
-    {.name = "rank",
-     .keying = Keying::kExact,
-     .mark = 'k',
-     .layer_size = LayerSize::kRank,
-     .most = 1024},
+    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r'},
+    {.name = "cols", .keying = Keying::kExact, .mark = 'c'},
+    {.name = "rank", .keying = Keying::kExact, .mark = 'k', .most = 1024},
 };
 constexpr OperandShape kRowsRank = {
     .text = "rows, rank", .outer = kLowRankRows, .inner = kLowRankRank};
@@ -38,7 +34,7 @@ constexpr Operand kOperands[] = {
     {.name = "lora_B", .role = kInput, .shape = kColsRank, .limits_vectors = false},
     {"result", kInput, kRowsCols},
     {"gain", kInput, kOfCols},
-    {"bias", kInput, kOfCols, Presence::kOptional, UsualType::kOfActivations},
+    {"bias", kInput, kOfCols, Presence::kOptional, Samples::kAroundZero},
     {"out", kOutput, kRowsCols},
     {"inner", kOutput, kRowsCols, Presence::kOptional},
 };

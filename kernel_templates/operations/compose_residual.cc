@@ -11,7 +11,7 @@ constexpr Operand kOperands[] = {
     {"lora", kInput, kMatrix},
     {"result", kInput, kMatrix},
     {"gain", kInput, kPerChannel},
-    {"bias", kInput, kPerChannel, Presence::kOptional, UsualType::kOfActivations},
+    {"bias", kInput, kPerChannel, Presence::kOptional, Samples::kAroundZero},
     {"out", kOutput, kMatrix},
     {"inner", kOutput, kMatrix, Presence::kOptional},
 };

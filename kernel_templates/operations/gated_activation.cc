@@ -36,8 +36,6 @@ constexpr std::string_view kBackwardDocumentation =
     "out = act(gate) * up; d_gate = gate_gain * (d_out * up * act'(gate)), d_up = up_gain * (d_out "
     "* act(gate)); d_gate_magnitude = (sum of d_gate / gate_gain * gate) / gate_magnitude, and so "
     "for up";
-// All outputs, and all but the sums.
-constexpr unsigned kUsualForms[] = {0b11'111U << 7, 0b00'111U << 7};
 
 template <template <class> class Formula>
 consteval Operation forward(std::string_view name, std::string_view documentation,
@@ -55,8 +53,7 @@ consteval Operation backward(std::string_view name, std::string_view formula) {
                             .documentation = kBackwardDocumentation,
                             .operands = kBackward,
                             .formula = formula,
-                            .math_header = kHeader,
-                            .usual_forms = kUsualForms});
+                            .math_header = kHeader});
 }
 
 }  // namespace

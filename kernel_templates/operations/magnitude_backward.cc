@@ -18,11 +18,6 @@ constexpr Operand kOperands[] = {
 };
 constexpr std::string_view kScalars[] = {"scale"};
 
-// Layers compute d_lora only where it has another element type than d_result.
-enum : unsigned { kLora = 4, kResult, kMagnitude };
-constexpr unsigned kUsualForms[] = {1U << kResult | 1U << kMagnitude,
-                                    1U << kLora | 1U << kResult | 1U << kMagnitude};
-
 }  // namespace
 
 extern constinit const Operation operation_magnitude_backward = describe<MagnitudeBackward>({
@@ -33,7 +28,6 @@ extern constinit const Operation operation_magnitude_backward = describe<Magnitu
     .scalars = kScalars,
     .formula = "MagnitudeBackward",
     .math_header = "math/magnitude_backward.h",
-    .usual_forms = kUsualForms,
 });
 
 }  // namespace dorajit::kernels

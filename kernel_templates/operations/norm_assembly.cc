@@ -8,9 +8,9 @@ namespace {
 using enum OperandRole;
 
 constexpr Operand kOperands[] = {
-    {"w_norm_sq", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
-    {"cross", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
-    {"ba_norm_sq", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
+    {"w_norm_sq", kInput, kMatrix},
+    {"cross", kInput, kMatrix},
+    {"ba_norm_sq", kInput, kMatrix},
     {"norm", kOutput, kMatrix},
 };
 constexpr std::string_view kScalars[] = {"scale"};
@@ -24,7 +24,6 @@ extern constinit const Operation operation_norm_assembly = describe<NormAssembly
     .scalars = kScalars,
     .formula = "NormAssembly",
     .math_header = "math/norm_assembly.h",
-    .is_per_layer = true,
 });
 
 }  // namespace dorajit::kernels

@@ -19,21 +19,9 @@ using enum OperandRole;
 constexpr std::int64_t kMostFeatures = (std::int64_t{1} << 31) - 1024;
 
 constexpr Dimension kDimensions[] = {
-    {.name = "out_features",
-     .keying = Keying::kBucketed,
-     .mark = 'o',
-     .layer_size = LayerSize::kOutFeatures,
-     .most = kMostFeatures},
-    {.name = "in_features",
-     .keying = Keying::kExact,
-     .mark = 'i',
-     .layer_size = LayerSize::kInFeatures,
-     .most = kMostFeatures},
-    {.name = "rank",
-     .keying = Keying::kExact,
-     .mark = 'k',
-     .layer_size = LayerSize::kRank,
-     .most = 1024},
+    {.name = "out_features", .keying = Keying::kBucketed, .mark = 'o', .most = kMostFeatures},
+    {.name = "in_features", .keying = Keying::kExact, .mark = 'i', .most = kMostFeatures},
+    {.name = "rank", .keying = Keying::kExact, .mark = 'k', .most = 1024},
 };
 constexpr OperandShape kOutIn = {
     .text = "out_features, in_features", .outer = kNormRows, .inner = kNormColumns};
@@ -45,30 +33,21 @@ constexpr OperandShape kOut = {.text = "out_features", .inner = kNormRows};
 
 constexpr Operand kOperands[] = {
     {"weight", kInput, kOutIn},
-    // Factors are trained, so they usually have the magnitude's type.
-    {.name = "lora_A", .role = kInput, .shape = kRankIn, .usual_type = UsualType::kOfGain},
+    {"lora_A", kInput, kRankIn},
     // Its rows are short: kernels determine their alignment at run time.
-    {.name = "lora_B",
-     .role = kInput,
-     .shape = kOutRank,
-     .usual_type = UsualType::kOfGain,
-     .limits_vectors = false},
+    {.name = "lora_B", .role = kInput, .shape = kOutRank, .limits_vectors = false},
     {.name = "magnitude",
      .role = kInput,
      .shape = kOut,
      .presence = Presence::kOptional,
      .limits_vectors = false},
-    {"norm", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
-    {"norm_square", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
-    {"gain", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
+    {"norm", kOutput, kOut, Presence::kOptional},
+    {"norm_square", kOutput, kOut, Presence::kOptional},
+    {"gain", kOutput, kOut, Presence::kOptional},
     // The divisor of the magnitude, and therefore of its gradient.
-    {"divisor", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
+    {"divisor", kOutput, kOut, Presence::kOptional},
 };
 constexpr std::string_view kScalars[] = {"scale"};
-
-// Usual calls: norms alone, squares that ranks add up, and the outputs that a layer's pass needs.
-constexpr unsigned kUsualForms[] = {1U << kNormNorm, 1U << kNormSquare,
-                                    1U << kNormMagnitude | 1U << kNormGain | 1U << kNormDivisor};
 
 // The elements in double precision, row by row.
 std::vector<double> widened(const KernelArguments& arguments, const Variant& variant, int operand,
@@ -154,7 +133,6 @@ extern constinit const Operation operation_weight_norm = checked({
     .select_template = select,
     .builtin = builtin_weight_norm,
     .why_unsupported = why_not,
-    .usual_forms = kUsualForms,
     .tolerance = 1e-5,
 });
 

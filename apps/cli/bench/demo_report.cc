@@ -88,7 +88,7 @@ Json measurement_json(const autotune::Measurement& measured) {
 Json row_json(const DemoRow& row) {
   const Comparison& comparison = row.comparison;
   Json layers = Json::array();
-  for (const LayerProblem::Use& use : row.layer.uses) {
+  for (const DemoLayer::Use& use : row.layer.uses) {
     layers.push_back({{"model", use.model}, {"projections", use.projections}});
   }
   Json standard = {{"config", to_text(comparison.default_config)}};

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/cli/bench/comparison.h"
-#include "apps/cli/models/model_layers.h"
+#include "apps/cli/bench/demo_layers.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/output.h"
 #include "autotune/engine_factory.h"
@@ -15,7 +15,7 @@
 namespace dorajit::cli {
 
 struct DemoRow {
-  LayerProblem layer;
+  DemoLayer layer;
   launch::Problem problem;
   launch::ConfigAnswer answer;
   Comparison comparison;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "autotune/search/candidates.h"
+#include "autotune/search/set_difference.h"
 #include "autotune/sources/fallback_chain.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config_text.h"
@@ -97,6 +98,10 @@ std::vector<ArtifactBuild> plan_prewarm(const compile::Target& target,
     add(space, chosen(kernels::config_space(problem.variant, traits, problem.vector_width, kind,
                                             problem.largest_sizes())));
     for (const device::DeviceInfo& device : devices) add(space, answers(problem, device, parts));
+  }
+  // Tuning on a GPU compares outputs by a kernel.
+  if (!problems.empty() && target.kind == kernels::DeviceKind::kCuda) {
+    add({.variant = autotune::SetDifference::variant()}, {kernels::Config{}});
   }
   return builds;
 }

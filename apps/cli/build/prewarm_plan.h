@@ -21,8 +21,8 @@ std::vector<device::DeviceInfo> devices_of(const compile::Target& target,
                                            cache::TuningStore& store);
 
 // For each problem the default config, the fallback chain's answer on each of the devices, and the
-// configs that a tuning would try; for each space its configs. Of a space at most `max_configs` (0:
-// as the settings have it). Each artifact once.
+// configs that a tuning would try, with the kernel that compares outputs; for each space its
+// configs. Of a space at most `max_configs` (0: as the settings have it). Each artifact once.
 std::vector<ArtifactBuild> plan_prewarm(const compile::Target& target,
                                         const std::vector<launch::Problem>& problems,
                                         const std::vector<VariantSpace>& spaces,

@@ -153,20 +153,8 @@ std::int64_t PrewarmReport::failed() const {
   return failed;
 }
 
-Json model_json(const PrewarmProblems& problems) {
-  if (!problems.model()) return nullptr;
-  Json model = {{"type", problems.model()->name}, {"rank", nullptr}, {"layers", Json::array()}};
-  if (problems.adapter() && problems.adapter()->rank) model["rank"] = *problems.adapter()->rank;
-  for (const Projection& one : problems.model()->projections) {
-    model["layers"].push_back({{"path", one.path}, {"out_features", one.out_features}});
-  }
-  return model;
-}
-
-Json prewarm_json(const PrewarmReport& report, const PrewarmProblems& problems,
-                  const autotune::EngineParts& parts) {
-  Json document = {
-      {"model", model_json(problems)}, {"targets", Json::array()}, {"artifacts", Json::array()}};
+Json prewarm_json(const PrewarmReport& report, const autotune::EngineParts& parts) {
+  Json document = {{"targets", Json::array()}, {"artifacts", Json::array()}};
   std::int64_t artifacts = 0;
   std::int64_t compiled = 0;
   std::int64_t from_cache = 0;
@@ -203,19 +191,6 @@ std::string prewarm_text(const PrewarmReport& report, const autotune::EnginePart
       report.not_kept > 0 ? std::format(", except {}", report.not_kept) : std::string();
   return text + std::format("\nkernels are kept in {}{}; {:.1f} s\n",
                             parts.engine->settings().cache_dir, others, report.seconds);
-}
-
-std::string problem_file_text(const PrewarmProblems& problems,
-                              const std::vector<launch::Problem>& listed) {
-  std::string text;
-  if (problems.model()) {
-    text += std::format("# {}\n", problems.model()->name);
-    for (const Projection& one : problems.model()->projections) {
-      text += std::format("# {}: {} columns\n", one.path, one.out_features);
-    }
-  }
-  for (const launch::Problem& problem : listed) text += to_text(problem) + "\n";
-  return text;
 }
 
 }  // namespace dorajit::cli

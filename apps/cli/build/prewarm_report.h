@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "apps/cli/build/artifact_builds.h"
-#include "apps/cli/build/prewarm_problems.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/output.h"
 #include "autotune/engine_factory.h"
@@ -51,17 +50,9 @@ struct PrewarmReport {
   [[nodiscard]] bool is_complete() const { return failed() == 0 && not_kept == 0 && keeps_winners; }
 };
 
-// The model and its layers; null where there is none.
-Json model_json(const PrewarmProblems& problems);
-
-Json prewarm_json(const PrewarmReport& report, const PrewarmProblems& problems,
-                  const autotune::EngineParts& parts);
+Json prewarm_json(const PrewarmReport& report, const autotune::EngineParts& parts);
 // `with_resources` adds a table of registers, memory and spills of each kernel.
 std::string prewarm_text(const PrewarmReport& report, const autotune::EngineParts& parts,
                          bool with_resources);
-
-// The layers as comments, then the problems, as `--from` reads them.
-std::string problem_file_text(const PrewarmProblems& problems,
-                              const std::vector<launch::Problem>& listed);
 
 }  // namespace dorajit::cli

@@ -23,7 +23,7 @@ constexpr double kQuickTuneSeconds = 0.5;
 constexpr double kSeconds = 1.5;  // of measurement per problem
 constexpr double kQuickSeconds = 0.25;
 
-Result<DemoRow> do_problem(const LayerProblem& layer, const kernels::Variant& variant,
+Result<DemoRow> do_problem(const DemoLayer& layer, const kernels::Variant& variant,
                            const ChosenDevice& chosen, Engine& engine, double seconds,
                            ProgressBar& progress) {
   const kernels::Sizes sizes = {layer.tokens, layer.out_features};  // of a composition
@@ -57,13 +57,13 @@ Result<ExitCode> run_demo(const Invocation& invocation, const DemoOptions& optio
   const std::span<const std::int64_t> usual = options.quick
                                                   ? std::span<const std::int64_t>(kQuickTokens)
                                                   : std::span<const std::int64_t>(kTokens);
-  const auto layers = layer_problems(
-      options.quick ? models().first(1) : models(),
-      options.tokens.empty() ? usual : std::span<const std::int64_t>(options.tokens));
+  const auto layers =
+      demo_layers(options.quick ? demo_models().first(1) : demo_models(),
+                  options.tokens.empty() ? usual : std::span<const std::int64_t>(options.tokens));
   DemoReport report{.variant = variant, .rows = {}};
   {
     ProgressBar progress(!invocation.json, 2 * static_cast<int>(layers.size()));
-    for (const LayerProblem& layer : layers) {
+    for (const DemoLayer& layer : layers) {
       auto row = do_problem(layer, variant, chosen, engine,
                             options.quick ? kQuickSeconds : kSeconds, progress);
       if (row) {

@@ -166,13 +166,15 @@ Status list(const Invocation& invocation, const PrewarmProblems& problems,
                  problems.on(is_for_cpu ? DeviceKind::kCpu : DeviceKind::kCuda));
   if (listed.empty()) {
     return fail(StatusCode::kInvalidArgument,
-                "prewarm --list needs problems: --model FILE, --shape RxC, --from FILE or --kernel "
-                "FILE.json");
+                "prewarm --list needs problems: --shape RxC, --from FILE or --kernel FILE.json");
   }
   Json keys = Json::array();
-  for (const launch::Problem& one : listed) keys.push_back(to_text(one));
-  print_result(invocation.json, "prewarm", {{"model", model_json(problems)}, {"problems", keys}},
-               problem_file_text(problems, listed));
+  std::string text;
+  for (const launch::Problem& one : listed) {
+    keys.push_back(to_text(one));
+    text += to_text(one) + "\n";
+  }
+  print_result(invocation.json, "prewarm", {{"problems", keys}}, text);
   return {};
 }
 
@@ -248,7 +250,7 @@ Result<ExitCode> run_prewarm(const Invocation& invocation, const PrewarmArgument
   check_what_is_kept(report, parts);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   report.seconds = spent.count();
-  print_result(invocation.json, "prewarm", prewarm_json(report, problems, parts),
+  print_result(invocation.json, "prewarm", prewarm_json(report, parts),
                prewarm_text(report, parts, options.with_resources));
   const bool is_refused = options.refuse_spills && report.spilling() > 0;
   if (is_refused) {
@@ -264,9 +266,8 @@ void declare_prewarm(CLI::App& app, std::vector<Command>& commands) {
   const auto [command, options] = add_command<PrewarmArguments>(
       app, commands, "prewarm",
       "Compile kernels ahead, for any architecture, and tune them on a GPU of this machine",
-      "dorajit prewarm --arch sm_90,sm_100 --model ./Llama-3.1-8B --adapter ./my-dora\n"
+      "dorajit prewarm --arch sm_90,sm_100 --from problems.txt\n"
       "  dorajit prewarm --arch sm_80,sm_90 --op compose --type bf16 --refuse-spills\n"
-      "  dorajit prewarm --model ./Llama-3.1-8B --list > problems.txt\n"
       "  dorajit prewarm --arch sm_90 --kernel swiglu.json --with n=4096x12288",
       run_prewarm);
   command

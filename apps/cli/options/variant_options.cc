@@ -74,18 +74,14 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
     }
   } else {
     DORAJIT_ASSIGN(const ElementType type, parse_type("--type", options.type));
-    const ElementType usual_gain =
+    ElementType gain =
         type == ElementType::kFloat64 ? ElementType::kFloat64 : ElementType::kFloat32;
-    ElementType gain = usual_gain;
     if (!options.gain_type.empty()) {
       DORAJIT_ASSIGN(gain, parse_type("--gain-type", options.gain_type));
     }
     for (std::size_t i = 0; i < op->operands.size(); ++i) {
       const kernels::Operand& operand = op->operands[i];
-      const bool is_like_gain =
-          !operand.shape.is_matrix() && operand.usual_type == kernels::UsualType::kOfGain;
-      const bool is_sum = operand.usual_type == kernels::UsualType::kOfSums;
-      variant.types[i] = is_like_gain ? gain : is_sum ? usual_gain : type;
+      variant.types[i] = operand.samples == kernels::Samples::kAroundOne ? gain : type;
     }
   }
   if (!kernels::is_supported(variant)) {

@@ -26,7 +26,7 @@ constexpr OperandShape kOfRows = {.text = "rows", .inner = kRowsOfX};
 constexpr Operand kOperands[] = {
     {"x", kInput, kX},
     {"y", kInput, kY},
-    {"bias", kInput, kOfRows, Presence::kOptional, UsualType::kOfActivations},
+    {"bias", kInput, kOfRows, Presence::kOptional, Samples::kAroundZero},
     {"out", kOutput, kOut},
 };
 constexpr std::string_view kScalars[] = {"alpha", "beta"};

@@ -46,7 +46,7 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
       {{"pin", "--shape", "4x4"}, "pin needs --config CONFIG or --remove"},
       {{"pin", "--shape", "4x4", "--config", "x", "--remove"}, "excludes"},
       {{"prewarm"},
-       "prewarm needs problems: one of --model FILE, --shape RxC, --from FILE and --kernel"},
+       "prewarm needs problems: one of --shape RxC, --from FILE and --kernel FILE.json"},
       {{"report"}, "report needs --html FILE, the page to write, or --json"},
       {{"tune", "--rows", "4"}, "--rows requires --cols"},
       {{"tune", "--rows", "-4", "--cols", "4"}, "must be at least 1"},
