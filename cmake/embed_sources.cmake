@@ -1,7 +1,7 @@
 # cmake -DFILES=a=/path/a;b=/path/b -DHEADER=... -DNAMESPACE=... -DOUTPUT=... -P embed_sources.cmake
-# Writes a C++ file with each file's name, text and SHA-256, in the arrays that the header
-# declares in the namespace. Texts are arrays of bytes, because compilers limit the length of string
-# literals.
+# Writes a C++ file with each file's name, text and the SHA-256 of its code, in the arrays that the
+# header declares in the namespace. The code is the text without // comments and blank lines, which
+# change no kernel. Texts are arrays of bytes, because compilers limit the length of string literals.
 
 set(arrays "")
 set(table "")
@@ -12,7 +12,10 @@ foreach(file IN LISTS FILES)
   math(EXPR begin "${end} + 1")
   string(SUBSTRING "${file}" ${begin} -1 path)
   file(READ "${path}" hex HEX)
-  file(SHA256 "${path}" sha256)
+  file(READ "${path}" code)
+  string(REGEX REPLACE "[ \t]*//[^\n]*" "" code "${code}")
+  string(REGEX REPLACE "\n\n+" "\n" code "\n${code}")
+  string(SHA256 sha256 "${code}")
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
   string(REPLACE "'\\x0a'," "'\\x0a',\n" bytes "${bytes}")
   string(APPEND arrays "constexpr char kText${count}[] = {\n${bytes}'\\0'};\n")

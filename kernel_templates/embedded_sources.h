@@ -10,7 +10,7 @@ namespace dorajit::kernels {
 struct EmbeddedFile {
   std::string_view name;  // relative to kernel_templates/, as in #include directives
   std::string_view text;
-  std::string_view sha256;  // of the text, computed by the build
+  std::string_view sha256;  // of the text without comments and blank lines, computed by the build
 };
 
 extern const EmbeddedFile kEmbeddedFiles[];

@@ -3,6 +3,7 @@ configuration_test.py CMAKE
 """
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,25 @@ class Configuration(unittest.TestCase):
                 self.assertIn(f'{place}{kept}"', installs)
                 self.assertNotIn(f'{place}{other}"', installs)
             self.assertEqual("dorajitd.service" in installs, kept == "dorajitd")
+
+
+class EmbeddedSources(unittest.TestCase):
+    """The identity of a kernel's sources, which keys compiled kernels and tuning data."""
+
+    def identity(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            source, out = pathlib.Path(folder, "one.h"), pathlib.Path(folder, "out.cc")
+            source.write_text(text)
+            subprocess.run([CMAKE, f"-DFILES=one.h={source}", "-DHEADER=x.h", "-DNAMESPACE=x", f"-DOUTPUT={out}", "-P",
+                            SCRIPT.with_name("embed_sources.cmake")], check=True)
+            return re.search('"([0-9a-f]{64})"', out.read_text())[1]
+
+    def test_comments_and_blank_lines_do_not_count(self):
+        code = "#pragma once\nint f(int a[]) {\n  return a[0] / 2;\n}\n"
+        self.assertEqual(self.identity(code), self.identity(
+            "// What f is.\n#pragma once\n\n\nint f(int a[]) {  // a; b [c\n  // \"half\"\n  return a[0] / 2;\n}\n\n"))
+        for other in ("/ 2", "/ 3"), ("a[0]", "a[1]"), ("return", "return\n "), ("  ", " "):
+            self.assertNotEqual(self.identity(code), self.identity(code.replace(*other)), other)
 
 
 if __name__ == "__main__":
