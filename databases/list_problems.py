@@ -3,17 +3,18 @@
 
 Every op that `dorajit prewarm --list` knows, in each of its forms, at the 20 shapes that
 benchmarks/kernels.py compares and at those of `dorajit demo` (the projections of three models at 1, 512
-and 4096 tokens), in bf16, f16, f32, and bf16 with a gain in f32. Then what the layers of a model launch
-for their weights and low-rank products, in bf16, with adapters in bf16 or f32. Needs `dorajit` on the PATH.
+and 4096 tokens), in bf16, f16, f32, and bf16 with a gain in f32. Then what a model of the size of Llama 3.1 8B
+launches in the recipes of `python -m dorajit.prewarm`, at ranks 16 and 64. Needs `dorajit` on the PATH, and for the
+second part the Python package, transformers and PEFT.
 
     python3 list_problems.py [layers]
 
 With `layers` the last alone.
 """
 
+import itertools
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,30 +27,28 @@ DEMO_SHAPES = [(rows, cols) for rows in (1, 512, 4096)
                for cols in (1024, 4096, 5120, 12288, 14336, 32768)]
 # Options of types: bf16 and f32 with a gain of their own type and, as layers compute it, one in f32.
 TYPES = [["--type", "bf16"], ["--type", "f16", "--gain-type", "f16"], ["--type", "f32"]]
-# Llama 3.1 8B.
-MODEL = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
-         "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 128256, "torch_dtype": "bfloat16"}
-OF_LAYERS = ["--rank", "16,64", "--tokens", "1,4096", "--op", "weight_norm,compose_low_rank,magnitude_backward"]
-# The gain and its divisor; a gain in f32 and no bias; one type of activations.
-LAUNCHED = re.compile(r"weight_norm/\S*,-,-,f32,f32/|compose_low_rank/bf16,bf16,bf16,f32,-,|"
-                      r"magnitude_backward/bf16,bf16,f32,f32,-,")
+# Llama 3.1 8B; its layers are alike, so one is enough.
+MODEL = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 1, "vocab_size": 128256}
+RECIPES = ["bf16", "float32-adapters", "autocast"]
 
 
-def listed(cache, *options):
-    found = subprocess.run(["dorajit", "prewarm", "--list", "--arch", "sm_90", "--cache-dir", cache, *options],
-                           stdout=subprocess.PIPE, text=True, check=True)
-    return found.stdout.splitlines()
+def lines_of(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
 def main():
     shapes = ",".join(f"{rows}x{cols}" for rows, cols in BENCHMARK_SHAPES + DEMO_SHAPES)
-    problems = {}  # as an ordered set
-    with tempfile.TemporaryDirectory() as cache:
+    problems = []
+    with tempfile.TemporaryDirectory() as folder:
         for types in TYPES if sys.argv[1:] != ["layers"] else ():
-            problems.update(dict.fromkeys(listed(cache, "--shape", shapes, *types)))
-        pathlib.Path(cache, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
-        problems.update(dict.fromkeys(filter(LAUNCHED.match, listed(cache, "--model", cache, *OF_LAYERS))))
-    print("\n".join(problems))
+            problems += lines_of("dorajit", "prewarm", "--list", "--arch", "sm_90", "--cache-dir", folder, "--shape",
+                                 shapes, *types)
+        pathlib.Path(folder, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
+        for recipe, rank, dropout in itertools.product(RECIPES, ("16", "64"), ("0", "0.05")):
+            problems += lines_of(sys.executable, "-m", "dorajit.prewarm", "--list", "--arch", "sm_90", "--model", folder,
+                                 "--rank", rank, "--tokens", "4096", "--dropout", dropout, "--recipe", recipe)
+    print("\n".join(dict.fromkeys(problems)))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/text_format.h"
+#include "apps/cli/views/descriptions.h"
 #include "autotune/engine_factory.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
@@ -134,11 +135,7 @@ void check_what_is_kept(PrewarmReport& report, const autotune::EngineParts& part
   const bool has_tuned = std::ranges::any_of(report.tuned, [](const PrewarmedProblem& one) {
     return one.answer && one.answer->origin == launch::ConfigOrigin::kTuned;
   });
-  report.keeps_winners = !has_tuned || parts.store->persistent();
-  if (!report.keeps_winners) {
-    print_error(StatusCode::kIoError,
-                "the winners are not kept: " + parts.store->reason_not_persistent());
-  }
+  report.keeps_winners = !has_tuned || check_winners_are_kept(*parts.store);
 }
 
 struct PrewarmArguments {

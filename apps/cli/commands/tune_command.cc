@@ -186,6 +186,10 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
     }
   }
 
+  const bool has_tuned = std::ranges::any_of(results, [](const Tuned& one) {
+    return one.answer.origin == launch::ConfigOrigin::kTuned;
+  });
+  const bool all_kept = !has_tuned || check_winners_are_kept(store);
   const bool all_tuned = std::ranges::all_of(results, [](const Tuned& one) {
     return one.winner || one.answer.origin == launch::ConfigOrigin::kPinned;
   });
@@ -208,7 +212,7 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
       engine.statistics().tuned_problems + forced.tuned_problems;
   fields["database"] = describe(store);
   print_result(invocation.json, "tune", fields, text + where_winners_are(store) + "\n");
-  return all_tuned ? ExitCode::kOk : ExitCode::kFailed;
+  return all_tuned && all_kept ? ExitCode::kOk : ExitCode::kFailed;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <format>
 
+#include "apps/cli/terminal/output.h"
+
 namespace dorajit::cli {
 
 Json to_json(const launch::DeviceId& id, const device::DeviceInfo& info) {
@@ -34,6 +36,12 @@ Json describe(cache::TuningStore& store) {
 std::string where_winners_are(cache::TuningStore& store) {
   if (store.persistent()) return std::format("winners are kept in {}", store.location());
   return std::format("winners are not kept: {}", store.reason_not_persistent());
+}
+
+bool check_winners_are_kept(cache::TuningStore& store) {
+  if (store.persistent()) return true;
+  print_error(StatusCode::kIoError, "the " + where_winners_are(store));
+  return false;
 }
 
 }  // namespace dorajit::cli

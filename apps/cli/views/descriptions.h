@@ -17,4 +17,7 @@ Json describe(cache::TuningStore& store);
 // The same in one line: "winners are kept in ...".
 std::string where_winners_are(cache::TuningStore& store);
 
+// Whether other processes will find what this one tunes; prints an error that says why if not.
+bool check_winners_are_kept(cache::TuningStore& store);
+
 }  // namespace dorajit::cli

@@ -85,14 +85,19 @@ std::string write_problems(const CliSandbox& sandbox, const std::string& text) {
   return path;
 }
 
-TEST(CliTune, ReasonForWinnersNotKeptIsPrinted) {
+TEST(CliTune, WinnersThatAreNotKeptFail) {
   const CliSandbox sandbox;
   std::filesystem::create_directory(sandbox.cache_dir());
   std::filesystem::permissions(sandbox.cache_dir(), std::filesystem::perms::all);
-  const CliResult result = sandbox.run({"tune", "--shape", "8x512", "--device", "cpu"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("winners are not kept: " + sandbox.cache_dir() +
-                                    " can be written by every user"));
+  for (const std::string force : {"", "--force"}) {
+    std::vector<std::string> arguments = tune_arguments();
+    if (!force.empty()) arguments.push_back(force);
+    const CliResult result = sandbox.run(arguments);
+    EXPECT_EQ(result.exit_code, kFailed);
+    EXPECT_THAT(result.err, HasSubstr("the winners are not kept: " + sandbox.cache_dir() +
+                                      " can be written by every user"));
+    EXPECT_EQ(result.document()["problems"][0]["source"], "tuned");
+  }
 }
 
 TEST(CliTune, FileSizeLimitIsLikeAFullDisk) {
