@@ -186,9 +186,8 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
     }
   }
 
-  const bool has_tuned = std::ranges::any_of(results, [](const Tuned& one) {
-    return one.answer.origin == launch::ConfigOrigin::kTuned;
-  });
+  const bool has_tuned = std::ranges::any_of(
+      results, [](const Tuned& one) { return one.answer.origin == launch::ConfigOrigin::kTuned; });
   const bool all_kept = !has_tuned || check_winners_are_kept(store);
   const bool all_tuned = std::ranges::all_of(results, [](const Tuned& one) {
     return one.winner || one.answer.origin == launch::ConfigOrigin::kPinned;

@@ -267,9 +267,9 @@ TEST_F(CliPrewarmCuda, WinnersOfTheFallbackChainAreCompiled) {
 }
 
 TEST_F(CliPrewarmCuda, OneConfigIsTheDefaultOfEachVariant) {
-  const CliResult result = sandbox_.run(
-      {"prewarm", "--arch", "sm_90,sm_90a", "--shape", "1x768,64x768,64x2304", "--configs", "1",
-       "--gain-type", "f32", "--op", "compose,norm_assembly", "--json"});
+  const CliResult result = sandbox_.run({"prewarm", "--arch", "sm_90,sm_90a", "--shape",
+                                         "1x768,64x768,64x2304", "--configs", "1", "--gain-type",
+                                         "f32", "--op", "compose,norm_assembly", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.document()["targets"].size(), 1) << "both are one";
   EXPECT_EQ(result.document()["targets"][0]["problems"], 3 * 2);
