@@ -53,4 +53,14 @@ inline Result<std::span<const double>> check_scalars(std::string_view function,
                           operation.name, wanted, scalars == nullptr ? 0 : num_scalars));
 }
 
+// For a call that is only described: the scalars of the library's own operations, which are not
+// part of a problem, may be left out.
+inline Result<std::span<const double>> check_described_scalars(std::string_view function,
+                                                               const kernels::Operation& operation,
+                                                               const double* scalars,
+                                                               std::int32_t num_scalars) {
+  if (num_scalars == 0 && operation.sources.empty()) return std::span<const double>();
+  return check_scalars(function, operation, scalars, num_scalars);
+}
+
 }  // namespace dorajit::bindings

@@ -99,11 +99,11 @@ Status workspace_of(std::string_view function, const dorajit_operation* handle,
 Status problem_of(const dorajit_operation* handle, const DLTensor* const* tensors,
                   std::int32_t num_tensors, const double* scalars, std::int32_t num_scalars,
                   char* text, std::size_t capacity) {
-  constexpr std::string_view kFunction = "kernel_problem";
+  constexpr std::string_view kFunction = "problem";
   DORAJIT_ASSIGN(const Operation* operation,
                  check_tensor_count(kFunction, handle, tensors, num_tensors));
   DORAJIT_ASSIGN(const std::span<const double> values,
-                 check_scalars(kFunction, *operation, scalars, num_scalars));
+                 check_described_scalars(kFunction, *operation, scalars, num_scalars));
   DORAJIT_TRY(require(text, kFunction, "text", "pass memory for the key"));
   return with_checked_shapes(
       kFunction, handle, tensors, num_tensors, values,
@@ -160,15 +160,6 @@ dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
   });
 }
 
-dorajit_status dorajit_kernel_launch(dorajit_engine* engine, void* stream,
-                                     const dorajit_operation* kernel,
-                                     const DLTensor* const* tensors, std::int32_t num_tensors,
-                                     const double* scalars, std::int32_t num_scalars,
-                                     dorajit_error** error) {
-  return dorajit_launch(engine, stream, kernel, tensors, num_tensors, scalars, num_scalars, nullptr,
-                        0, error);
-}
-
 dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
                                            const DLTensor* const* tensors, std::int32_t num_tensors,
                                            std::int64_t* bytes, dorajit_error** error) {
@@ -177,10 +168,10 @@ dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
   });
 }
 
-dorajit_status dorajit_kernel_problem(const dorajit_operation* operation,
-                                      const DLTensor* const* tensors, std::int32_t num_tensors,
-                                      const double* scalars, std::int32_t num_scalars, char* text,
-                                      std::size_t capacity, dorajit_error** error) {
+dorajit_status dorajit_problem(const dorajit_operation* operation, const DLTensor* const* tensors,
+                               std::int32_t num_tensors, const double* scalars,
+                               std::int32_t num_scalars, char* text, std::size_t capacity,
+                               dorajit_error** error) {
   return guarded(error, [&] {
     return problem_of(operation, tensors, num_tensors, scalars, num_scalars, text, capacity);
   });

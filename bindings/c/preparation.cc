@@ -1,5 +1,5 @@
-// dorajit_warmup, dorajit_explain and dorajit_explain_at, and the first two with scalars for own
-// kernels. They read only the descriptions of tensors, never their data.
+// dorajit_warmup, dorajit_explain and dorajit_explain_at. They read only the descriptions of
+// tensors, never their data.
 #include <cstddef>
 #include <cstdint>
 #include <format>
@@ -18,13 +18,11 @@
 namespace dorajit::bindings {
 namespace {
 
-// The tensors of a call, and its scalars if has_scalars.
 struct DescribedCall {
   const DLTensor* const* tensors;
   std::int32_t num_tensors;
-  bool has_scalars = false;
-  const double* scalars = nullptr;
-  std::int32_t num_scalars = 0;
+  const double* scalars;
+  std::int32_t num_scalars;
 };
 
 // Calls `use` with the engine and with the operation's call.
@@ -32,17 +30,15 @@ template <class Use>
 Status with_described_call(std::string_view function, dorajit_engine* engine,
                            const dorajit_operation* handle, const DescribedCall& described,
                            const Use& use) {
-  const auto [tensors, num_tensors, has_scalars, scalars, num_scalars] = described;
+  const auto [tensors, num_tensors, scalars, num_scalars] = described;
   DORAJIT_TRY(require(engine, function, "engine", "create one with dorajit_engine_create"));
   DORAJIT_ASSIGN(const kernels::Operation* operation,
                  check_tensor_count(function, handle, tensors, num_tensors));
   const std::size_t count = operation->operands.size();
   Operands operands;
   DORAJIT_TRY(operands.read(*operation, std::span(tensors, count)));
-  std::span<const double> values;
-  if (has_scalars) {
-    DORAJIT_ASSIGN(values, check_scalars(function, *operation, scalars, num_scalars));
-  }
+  DORAJIT_ASSIGN(const std::span<const double> values,
+                 check_described_scalars(function, *operation, scalars, num_scalars));
   DORAJIT_ASSIGN(Engine * served, engine->engine());
   return use(*served, launch::Call{.operation = operation,
                                    .broadcast = operands.broadcast,
@@ -85,25 +81,6 @@ void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan,
   copy_sized(known, explanation);
 }
 
-Status warm_up(std::string_view function, dorajit_engine* engine,
-               const dorajit_operation* operation, const DescribedCall& described) {
-  return with_described_call(
-      function, engine, operation, described,
-      [](Engine& served, const launch::Call& call) { return served.warm_up(call); });
-}
-
-Status explain(std::string_view function, dorajit_engine* engine,
-               const dorajit_operation* operation, const DescribedCall& described,
-               dorajit_explanation* explanation) {
-  DORAJIT_TRY(check_explanation(function, explanation));
-  return with_described_call(function, engine, operation, described,
-                             [&](const Engine& served, const launch::Call& call) -> Status {
-                               DORAJIT_ASSIGN(const auto ready, served.find_ready(call));
-                               fill(explanation, ready.plan, ready.choice);
-                               return {};
-                             });
-}
-
 Status explain_at(const dorajit_engine* engine, std::int64_t index,
                   dorajit_explanation* explanation) {
   constexpr std::string_view kFunction = "explain_at";
@@ -123,43 +100,33 @@ Status explain_at(const dorajit_engine* engine, std::int64_t index,
 }  // namespace
 }  // namespace dorajit::bindings
 
-using dorajit::bindings::guarded;
+using namespace dorajit;
+using namespace dorajit::bindings;
 
 dorajit_status dorajit_warmup(dorajit_engine* engine, const dorajit_operation* operation,
                               const DLTensor* const* tensors, std::int32_t num_tensors,
+                              const double* scalars, std::int32_t num_scalars,
                               dorajit_error** error) {
   return guarded(error, [&] {
-    return dorajit::bindings::warm_up("warmup", engine, operation, {tensors, num_tensors});
-  });
-}
-
-dorajit_status dorajit_kernel_warmup(dorajit_engine* engine, const dorajit_operation* kernel,
-                                     const DLTensor* const* tensors, std::int32_t num_tensors,
-                                     const double* scalars, std::int32_t num_scalars,
-                                     dorajit_error** error) {
-  return guarded(error, [&] {
-    return dorajit::bindings::warm_up("kernel_warmup", engine, kernel,
-                                      {tensors, num_tensors, true, scalars, num_scalars});
-  });
-}
-
-dorajit_status dorajit_kernel_explain(dorajit_engine* engine, const dorajit_operation* kernel,
-                                      const DLTensor* const* tensors, std::int32_t num_tensors,
-                                      const double* scalars, std::int32_t num_scalars,
-                                      dorajit_explanation* explanation, dorajit_error** error) {
-  return guarded(error, [&] {
-    return dorajit::bindings::explain("kernel_explain", engine, kernel,
-                                      {tensors, num_tensors, true, scalars, num_scalars},
-                                      explanation);
+    return with_described_call(
+        "warmup", engine, operation, {tensors, num_tensors, scalars, num_scalars},
+        [](Engine& served, const launch::Call& call) { return served.warm_up(call); });
   });
 }
 
 dorajit_status dorajit_explain(dorajit_engine* engine, const dorajit_operation* operation,
                                const DLTensor* const* tensors, std::int32_t num_tensors,
+                               const double* scalars, std::int32_t num_scalars,
                                dorajit_explanation* explanation, dorajit_error** error) {
-  return guarded(error, [&] {
-    return dorajit::bindings::explain("explain", engine, operation, {tensors, num_tensors},
-                                      explanation);
+  return guarded(error, [&]() -> Status {
+    DORAJIT_TRY(check_explanation("explain", explanation));
+    return with_described_call("explain", engine, operation,
+                               {tensors, num_tensors, scalars, num_scalars},
+                               [&](const Engine& served, const launch::Call& call) -> Status {
+                                 DORAJIT_ASSIGN(const auto ready, served.find_ready(call));
+                                 fill(explanation, ready.plan, ready.choice);
+                                 return {};
+                               });
   });
 }
 

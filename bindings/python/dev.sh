@@ -4,7 +4,7 @@
 
 python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis mypy)
 # For the tests of PEFT's layers, which are skipped without them.
-peft_packages=(peft==0.21.2 transformers==5.23.0)
+peft_packages=(peft==0.21.2 transformers==5.23.0 diffusers==0.42.1)
 # For the tests of ZeRO, which are skipped without it; none of its operators is built.
 deepspeed_packages=(deepspeed==0.19.8)
 # For the tests of quantized base layers, each skipped without its package; HQQ needs termcolor.

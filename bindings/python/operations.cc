@@ -259,7 +259,7 @@ void warmup(const std::string& name, const py::sequence& tensors) {
   }
   run([&](dorajit_engine* engine, dorajit_error** error) {
     return dorajit_warmup(engine, operation->handle, pointers.data(),
-                          static_cast<std::int32_t>(pointers.size()), error);
+                          static_cast<std::int32_t>(pointers.size()), nullptr, 0, error);
   });
 }
 

@@ -83,8 +83,8 @@ class Arguments {
     }
     void* const stream = current_stream(pointers_[0]->device);
     run([&](dorajit_engine* engine, dorajit_error** error) {
-      return dorajit_kernel_launch(engine, stream, kernel_->operation.handle, pointers_.data(),
-                                   num_tensors_, scalars_.data(), num_scalars_, error);
+      return dorajit_launch(engine, stream, kernel_->operation.handle, pointers_.data(),
+                            num_tensors_, scalars_.data(), num_scalars_, nullptr, 0, error);
     });
     for (std::size_t i = 0; i < kernel_->operation.operands.size(); ++i) {
       if (kernel_->operation.operands[i].is_output == 0) continue;
@@ -95,8 +95,8 @@ class Arguments {
 
   [[nodiscard]] py::object warm_up() const {
     run([&](dorajit_engine* engine, dorajit_error** error) {
-      return dorajit_kernel_warmup(engine, kernel_->operation.handle, pointers_.data(),
-                                   num_tensors_, scalars_.data(), num_scalars_, error);
+      return dorajit_warmup(engine, kernel_->operation.handle, pointers_.data(), num_tensors_,
+                            scalars_.data(), num_scalars_, error);
     });
     return py::none();
   }
@@ -105,8 +105,8 @@ class Arguments {
     dorajit_explanation found{};
     found.struct_size = sizeof found;
     run([&](dorajit_engine* engine, dorajit_error** error) {
-      return dorajit_kernel_explain(engine, kernel_->operation.handle, pointers_.data(),
-                                    num_tensors_, scalars_.data(), num_scalars_, &found, error);
+      return dorajit_explain(engine, kernel_->operation.handle, pointers_.data(), num_tensors_,
+                             scalars_.data(), num_scalars_, &found, error);
     });
     if (*found.config == '\0') return py::none();
     return described(found);

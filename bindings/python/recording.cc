@@ -34,7 +34,7 @@ dorajit_status note_problem(const dorajit_operation* operation,
                             std::span<const double> scalars, const char* json,
                             dorajit_error*& error) {
   std::array<char, 512> text{};
-  const dorajit_status status = dorajit_kernel_problem(
+  const dorajit_status status = dorajit_problem(
       operation, tensors.data(), static_cast<std::int32_t>(tensors.size()), scalars.data(),
       static_cast<std::int32_t>(scalars.size()), text.data(), text.size(), &error);
   if (status == DORAJIT_OK && text[0] != '\0') {

@@ -317,7 +317,8 @@ DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
  * tensors: in the order of its operands (of backward: d_out, inner, gain, d_lora, d_base, d_gain),
  * NULL for those that the calls will leave out. Only their shapes, strides, element types, devices
  * and alignments are read; `data` may be NULL, which stands for memory that is aligned to 16 bytes.
- * Their elements are neither read nor written.
+ * Their elements are neither read nor written. scalars: as for dorajit_launch; those of the
+ * library's own operations are not part of a problem and may be left out, as NULL and 0.
  *
  * A later call launches without delay if it has the same element types, the same tensors present,
  * the same num_cols and alignment, and the same number of rows rounded up to a power of two. In a
@@ -325,11 +326,22 @@ DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
  * launch.
  *
  * Returns the status that the call itself would return for the tensors, except for null, misaligned
- * and overlapping memory; DORAJIT_INVALID_ARGUMENT for a wrong number of tensors. */
+ * and overlapping memory; DORAJIT_INVALID_ARGUMENT for a wrong number of tensors or scalars. */
 DORAJIT_API dorajit_status dorajit_warmup(dorajit_engine* engine,
                                           const dorajit_operation* operation,
                                           const DLTensor* const* tensors, int32_t num_tensors,
+                                          const double* scalars, int32_t num_scalars,
                                           dorajit_error** error);
+
+/* Writes the problem key of such a call, as `dorajit show` prints it, or "" for a call that
+ * launches nothing. No device is used: a kernel for the problem can be compiled elsewhere.
+ *
+ * tensors and scalars: as for dorajit_warmup. text: memory for `capacity` characters with the
+ * terminating null character, which 512 are enough for. On failure *text is not modified. */
+DORAJIT_API dorajit_status dorajit_problem(const dorajit_operation* operation,
+                                           const DLTensor* const* tensors, int32_t num_tensors,
+                                           const double* scalars, int32_t num_scalars, char* text,
+                                           size_t capacity, dorajit_error** error);
 
 /* The config that calls of an operation with such tensors currently launch. struct_size as above.
  * The strings live as long as the engine; all are empty until a call or dorajit_warmup has prepared
@@ -347,11 +359,12 @@ typedef struct dorajit_explanation {
   int64_t renewals;        /* how often a winner that arrived later changed config or source */
 } dorajit_explanation;
 
-/* Fills *explanation; tensors as for dorajit_warmup. Does not compile, tune or wait. A winner that
- * arrives later from dorajitd changes the result. */
+/* Fills *explanation; tensors and scalars as for dorajit_warmup. Does not compile, tune or wait. A
+ * winner that arrives later from dorajitd changes the result. */
 DORAJIT_API dorajit_status dorajit_explain(dorajit_engine* engine,
                                            const dorajit_operation* operation,
                                            const DLTensor* const* tensors, int32_t num_tensors,
+                                           const double* scalars, int32_t num_scalars,
                                            dorajit_explanation* explanation, dorajit_error** error);
 
 /* The same for all problems that an engine has prepared on any device, in that order: count `index`

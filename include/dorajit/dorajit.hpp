@@ -229,25 +229,30 @@ class Engine {
   //
   // tensors: in the order of the operation's operands (of backward: d_out, inner, gain, d_lora,
   // d_base, d_gain), nullopt for those that the calls will leave out. Their data is not accessed
-  // and may be null, which stands for memory that is aligned to 16 bytes.
+  // and may be null, which stands for memory that is aligned to 16 bytes. scalars: as for launch;
+  // those of the library's own operations may be left out.
   void warmup(const Operation& operation,
-              std::initializer_list<std::optional<ConstTensorRef>> tensors) {
+              std::initializer_list<std::optional<ConstTensorRef>> tensors,
+              std::initializer_list<double> scalars = {}) {
     const detail::TensorList list(tensors);
     detail::check([&](dorajit_error** error) {
-      return dorajit_warmup(get(), operation.get(), list.data(), list.size(), error);
+      return dorajit_warmup(get(), operation.get(), list.data(), list.size(), scalars.begin(),
+                            static_cast<std::int32_t>(scalars.size()), error);
     });
   }
 
   // The config that calls with such tensors currently launch, and its source; nullopt until a call
-  // or warmup() has prepared their problem. tensors: as for warmup. Does not compile, tune or wait.
-  std::optional<Explanation> explain(
-      const Operation& operation,
-      std::initializer_list<std::optional<ConstTensorRef>> tensors) const {
+  // or warmup() has prepared their problem. tensors, scalars: as for warmup. Does not compile, tune
+  // or wait.
+  std::optional<Explanation> explain(const Operation& operation,
+                                     std::initializer_list<std::optional<ConstTensorRef>> tensors,
+                                     std::initializer_list<double> scalars = {}) const {
     const detail::TensorList list(tensors);
     dorajit_explanation found{};
     found.struct_size = sizeof found;
     detail::check([&](dorajit_error** error) {
-      return dorajit_explain(get(), operation.get(), list.data(), list.size(), &found, error);
+      return dorajit_explain(get(), operation.get(), list.data(), list.size(), scalars.begin(),
+                             static_cast<std::int32_t>(scalars.size()), &found, error);
     });
     if (*found.config == '\0') return std::nullopt;
     return detail::explanation_of(found);

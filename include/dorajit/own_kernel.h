@@ -17,47 +17,18 @@ extern "C" {
 DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit_operation** kernel,
                                                  dorajit_error** error);
 
-/* Calls it: dorajit_launch without workspace.
+/* It is called by dorajit_launch, without workspace, and made ready by dorajit_warmup.
  *
  * tensors: in the order of the description's arguments, all of them: CUDA tensors of one device,
  * contiguous, aligned to 16 bytes, of exactly the dimensions that the description names. Elements
  * may also be integers of 8, 16, 32 and 64 bits or bool (DLPack type code 6, 8 bits). An "out" or
- * "inout" tensor overlaps no other. scalars: in that order, too; an integer is given as a
- * double, which holds it exactly up to 2^53. Sizes that scalars and tensors both have must agree.
+ * "inout" tensor overlaps no other. scalars: in that order, too; an integer is given as a double,
+ * which holds it exactly up to 2^53, and is part of the problem. Sizes that scalars and tensors
+ * both have must agree.
  *
  * DORAJIT_INVALID_ARGUMENT also where the grid, the block or the shared memory of the default
  * config is out of range for these sizes, or its constraint does not hold. DORAJIT_COMPILE_ERROR
  * with the compiler's whole log, by the lines of the description's source. */
-DORAJIT_API dorajit_status dorajit_kernel_launch(dorajit_engine* engine, void* stream,
-                                                 const dorajit_operation* kernel,
-                                                 const DLTensor* const* tensors,
-                                                 int32_t num_tensors, const double* scalars,
-                                                 int32_t num_scalars, dorajit_error** error);
-
-/* As dorajit_warmup, with the scalars of the calls, whose integers are part of the problem. */
-DORAJIT_API dorajit_status dorajit_kernel_warmup(dorajit_engine* engine,
-                                                 const dorajit_operation* kernel,
-                                                 const DLTensor* const* tensors,
-                                                 int32_t num_tensors, const double* scalars,
-                                                 int32_t num_scalars, dorajit_error** error);
-
-/* As dorajit_explain, with the scalars of the calls. */
-DORAJIT_API dorajit_status dorajit_kernel_explain(
-    dorajit_engine* engine, const dorajit_operation* kernel, const DLTensor* const* tensors,
-    int32_t num_tensors, const double* scalars, int32_t num_scalars,
-    dorajit_explanation* explanation, dorajit_error** error);
-
-/* Writes the problem key, as `dorajit show` prints it, of a call of any operation, or "" for a call
- * that launches nothing. No device is used: a kernel for the problem can be compiled elsewhere.
- *
- * tensors and scalars: as for dorajit_launch; only what dorajit_warmup reads is read. text: memory
- * for `capacity` characters with the terminating null character, which 512 are enough for. On
- * failure *text is not modified. */
-DORAJIT_API dorajit_status dorajit_kernel_problem(const dorajit_operation* operation,
-                                                  const DLTensor* const* tensors,
-                                                  int32_t num_tensors, const double* scalars,
-                                                  int32_t num_scalars, char* text, size_t capacity,
-                                                  dorajit_error** error);
 
 #ifdef __cplusplus
 }

@@ -36,25 +36,13 @@ class Kernel : public Operation {
 
   // Makes ready what such a call would launch. Data of tensors may be null.
   void warmup(Engine& engine, Tensors tensors, Scalars scalars = {}) const {
-    const detail::TensorList list(tensors);
-    detail::check([&](dorajit_error** error) {
-      return dorajit_kernel_warmup(engine.get(), get(), list.data(), list.size(), scalars.begin(),
-                                   count(scalars), error);
-    });
+    engine.warmup(*this, tensors, scalars);
   }
 
   // What such calls launch by now; nothing while neither a call nor warmup() has made it ready.
   std::optional<Explanation> explain(const Engine& engine, Tensors tensors,
                                      Scalars scalars = {}) const {
-    const detail::TensorList list(tensors);
-    dorajit_explanation found{};
-    found.struct_size = sizeof found;
-    detail::check([&](dorajit_error** error) {
-      return dorajit_kernel_explain(engine.get(), get(), list.data(), list.size(), scalars.begin(),
-                                    count(scalars), &found, error);
-    });
-    if (*found.config == '\0') return std::nullopt;
-    return detail::explanation_of(found);
+    return engine.explain(*this, tensors, scalars);
   }
 
  private:
@@ -81,10 +69,6 @@ class Kernel : public Operation {
       }
     }
     return json.substr(0, open) + quoted + "\", " + json.substr(open + 1);
-  }
-
-  static std::int32_t count(Scalars scalars) noexcept {
-    return static_cast<std::int32_t>(scalars.size());
   }
 };
 

@@ -128,13 +128,15 @@ TEST_F(TileProducts, CompiledAndTunedKernelComputesBothStages) {
 
 TEST_F(TileProducts, AfterWarmUpACallDoesNotTune) {
   const auto all = tensors(true);
-  ASSERT_EQ(dorajit_warmup(engine_.get(), operation_, all.data(), 4, nullptr), DORAJIT_OK);
+  ASSERT_EQ(dorajit_warmup(engine_.get(), operation_, all.data(), 4, nullptr, 0, nullptr),
+            DORAJIT_OK);
   const std::int64_t compiled = statistics().compilations;
   EXPECT_GT(compiled, 1);
   dorajit_explanation explained{};
   explained.struct_size = sizeof explained;
-  ASSERT_EQ(dorajit_explain(engine_.get(), operation_, all.data(), 4, &explained, nullptr),
-            DORAJIT_OK);
+  ASSERT_EQ(
+      dorajit_explain(engine_.get(), operation_, all.data(), 4, nullptr, 0, &explained, nullptr),
+      DORAJIT_OK);
   EXPECT_STREQ(explained.problem, "tile_products/bf16,f32,f32,f32/v1/i12/c45/r3");
   EXPECT_EQ(std::string(explained.config).substr(0, 1), "t");
   ASSERT_EQ(launch(true).status, DORAJIT_OK);
@@ -153,7 +155,8 @@ TEST_F(TileProducts, InvalidCallsAreRefused) {
     all.at(operand) = tensor.get();
     dorajit_error* error = nullptr;
     // A separate statement: within one call the error could be read before it is written.
-    const dorajit_status status = dorajit_warmup(engine_.get(), operation_, all.data(), 4, &error);
+    const dorajit_status status =
+        dorajit_warmup(engine_.get(), operation_, all.data(), 4, nullptr, 0, &error);
     return take(status, error).message;
   };
   EXPECT_EQ(refusal(1, narrow),
@@ -166,7 +169,7 @@ TEST_F(TileProducts, InvalidCallsAreRefused) {
   const std::array<const DLTensor*, 4> tensors = {x.get(), wide.get(), nullptr, out.get()};
   dorajit_error* error = nullptr;
   const dorajit_status status =
-      dorajit_warmup(engine_.get(), operation_, tensors.data(), 4, &error);
+      dorajit_warmup(engine_.get(), operation_, tensors.data(), 4, nullptr, 0, &error);
   const Outcome outcome = take(status, error);
   EXPECT_EQ(outcome.status, DORAJIT_UNSUPPORTED);
   EXPECT_NE(outcome.message.find("there is no kernel for f64"), std::string::npos)

@@ -163,7 +163,7 @@ struct SwigluCall {
                                   const Tensors* call, double given) {
     dorajit_error* error = nullptr;
     const dorajit_status status =
-        dorajit_kernel_launch(engine, nullptr, kernel, call->pointers, 3, &given, 1, &error);
+        dorajit_launch(engine, nullptr, kernel, call->pointers, 3, &given, 1, nullptr, 0, &error);
     return bindings::take(status, error);
   }
 

@@ -65,7 +65,7 @@ class IntegerTensorsTest : public OwnKernelTest {
     const double scalars[] = {static_cast<double>(size()), 10, kWidth};
     dorajit_error* error = nullptr;
     const dorajit_status status =
-        dorajit_kernel_launch(engine, nullptr, kernel, pointers, 3, scalars, 3, &error);
+        dorajit_launch(engine, nullptr, kernel, pointers, 3, scalars, 3, nullptr, 0, &error);
     return bindings::take(status, error);
   }
 

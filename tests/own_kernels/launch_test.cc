@@ -62,8 +62,8 @@ TEST_F(OwnKernelLaunchTest, IntegerThatIsInNoKeyMayBeNegativeWithinItsType) {
   const auto run = [&](double step) {
     const double scalars[] = {100, step};
     dorajit_error* error = nullptr;
-    const auto status = dorajit_kernel_launch(engine.get(), nullptr, kernel,
-                                              call.describe()->pointers, 3, scalars, 2, &error);
+    const auto status = dorajit_launch(engine.get(), nullptr, kernel, call.describe()->pointers, 3,
+                                       scalars, 2, nullptr, 0, &error);
     return bindings::take(status, error);
   };
   for (const double step : {-32768.0, 0.0, 32767.0}) EXPECT_EQ(run(step).status, DORAJIT_OK);
@@ -102,8 +102,8 @@ TEST_F(OwnKernelLaunchTest, IntegerBeyondItsTypeIsRefused) {
     dorajit_explanation found{};
     found.struct_size = sizeof found;
     dorajit_error* error = nullptr;
-    const auto status = dorajit_kernel_explain(engine.get(), create(json), tensors->pointers, 3,
-                                               &given, 1, &found, &error);
+    const auto status = dorajit_explain(engine.get(), create(json), tensors->pointers, 3, &given, 1,
+                                        &found, &error);
     return bindings::take(status, error);
   };
   EXPECT_EQ(explain(2147483647).status, DORAJIT_OK);
@@ -200,8 +200,7 @@ TEST_F(OwnKernelLaunchTest, CaptureNeedsAWarmUp) {
   fake_->is_capturing = false;
   const auto* const tensors = call.describe();
   const double n = 1000;
-  ASSERT_EQ(dorajit_kernel_warmup(engine.get(), kernel, tensors->pointers, 3, &n, 1, nullptr),
-            DORAJIT_OK);
+  ASSERT_EQ(dorajit_warmup(engine.get(), kernel, tensors->pointers, 3, &n, 1, nullptr), DORAJIT_OK);
   fake_->is_capturing = true;
   EXPECT_EQ(call.run(engine.get(), kernel).status, DORAJIT_OK);
   EXPECT_TRUE(call.is_right());
@@ -215,9 +214,9 @@ TEST_F(OwnKernelLaunchTest, ExplanationNamesProblemAndConfig) {
   dorajit_explanation found{};
   found.struct_size = sizeof found;
   const double n = 1000;
-  ASSERT_EQ(dorajit_kernel_explain(engine.get(), kernel, call.describe()->pointers, 3, &n, 1,
-                                   &found, nullptr),
-            DORAJIT_OK);
+  ASSERT_EQ(
+      dorajit_explain(engine.get(), kernel, call.describe()->pointers, 3, &n, 1, &found, nullptr),
+      DORAJIT_OK);
   EXPECT_THAT(found.problem, HasSubstr("/f32,f32,f32/v8/n10"));
   EXPECT_STREQ(found.config, "BLOCK=256-VEC=1");
   EXPECT_STREQ(found.source, "default");

@@ -72,9 +72,9 @@ TEST_F(OwnKernelTuningTest, BestConfigThatFitsRunsWhereTheWinnerDoesNot) {
     const auto given = static_cast<double>(n);
     dorajit_explanation found{};
     found.struct_size = sizeof found;
-    EXPECT_EQ(dorajit_kernel_explain(engine, kernel, call.describe()->pointers, 3, &given, 1,
-                                     &found, nullptr),
-              DORAJIT_OK);
+    EXPECT_EQ(
+        dorajit_explain(engine, kernel, call.describe()->pointers, 3, &given, 1, &found, nullptr),
+        DORAJIT_OK);
     return std::format("{}, {}", found.config, found.source);
   };
   const auto* const kernel = create(json);

@@ -27,6 +27,7 @@ _SEEING = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads":
            "spatial_merge_size": 2, "temporal_patch_size": 2, "num_position_embeddings": 256,
            "deepstack_visual_indexes": [0]}
 _IN_LANGUAGE = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
+_OF_ATTENTION = ["to_q", "to_k", "to_v", "to_out.0"]
 # Name -> (config, target modules, whether the input has an image)
 MODELS = {
     "llama": ({"model_type": "llama", "architectures": ["LlamaForCausalLM"], **_TEXT}, "all-linear", False),
@@ -53,13 +54,34 @@ MODELS = {
                  "eos_token_id": 2, "decoder_start_token_id": 1},
                 ["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"], False),
     "t5": ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 64, "d_kv": 16, "d_ff": 128,
-            "num_layers": 2, "num_heads": 4, "vocab_size": 128}, ["q", "k", "v", "o", "wi", "wo"], False),
+            "num_layers": 2, "num_heads": 4, "vocab_size": 128, "decoder_start_token_id": 0}, ["q", "k", "v", "o", "wi", "wo"], False),
     "qwen3_vl": ({"model_type": "qwen3_vl", "architectures": ["Qwen3VLForConditionalGeneration"], "image_token_id": 120,
                   "video_token_id": 121, "vision_start_token_id": 122, "vision_end_token_id": 123,
                   "text_config": {"model_type": "qwen3_vl_text", **_TEXT, "head_dim": 16,
                                   "rope_parameters": {"rope_type": "default", "mrope_interleaved": True,
                                                       "mrope_section": [4, 2, 2], "rope_theta": 10000.0}},
                   "vision_config": {"model_type": "qwen3_vl", **_SEEING}}, "all-linear", True),
+    "gemma3_vision": ({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
+                       "mm_tokens_per_image": 4, "image_token_index": 120, "boi_token_index": 121, "eoi_token_index": 122,
+                       "text_config": {"model_type": "gemma3_text", **_TEXT, "head_dim": 32, "sliding_window": 8},
+                       "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 64, "intermediate_size": 128,
+                                         "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 16,
+                                         "patch_size": 4, "vision_use_head": False}}, "all-linear", True),
+    "mistral3": ({"model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"],
+                  "image_token_index": 120, "spatial_merge_size": 2, "vision_feature_layer": -1,
+                  "text_config": {"model_type": "mistral", **_TEXT, "head_dim": 32},
+                  "vision_config": {"model_type": "pixtral", "hidden_size": 64, "intermediate_size": 128,
+                                    "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16, "image_size": 64,
+                                    "patch_size": 4}}, "all-linear", True),
+    "flux": ({"_class_name": "FluxTransformer2DModel", "in_channels": 16, "num_layers": 1, "num_single_layers": 1,
+              "attention_head_dim": 16, "num_attention_heads": 4, "joint_attention_dim": 32, "pooled_projection_dim": 32,
+              "guidance_embeds": True, "axes_dims_rope": [4, 6, 6]}, _OF_ATTENTION, False),
+    "sdxl": ({"_class_name": "UNet2DConditionModel", "sample_size": 8, "block_out_channels": [32, 64],
+              "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
+              "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"], "layers_per_block": 1, "attention_head_dim": [2, 4],
+              "transformer_layers_per_block": [1, 2], "cross_attention_dim": 32, "use_linear_projection": True,
+              "addition_embed_type": "text_time", "addition_time_embed_dim": 8,
+              "projection_class_embeddings_input_dim": 80, "norm_num_groups": 8}, _OF_ATTENTION + ["conv1", "conv2"], False),
 }
 MODELS["qwen3_vl_language"] = (MODELS["qwen3_vl"][0], _IN_LANGUAGE, True)
 
@@ -89,13 +111,35 @@ def _recorded(folder, recipe, targets, image, options):
     return sorted(problems)
 
 
+def _quantize(model):
+    """What diffusers' from_pretrained does with BitsAndBytesConfig, which asks for a GPU."""
+    import bitsandbytes
+    for owner in list(model.modules()):
+        for name, layer in list(owner.named_children()):
+            if type(layer) is torch.nn.Linear:
+                made = bitsandbytes.nn.Linear4bit(layer.in_features, layer.out_features, layer.bias is not None,
+                                                  torch.bfloat16, quant_type="nf4", device="meta")
+                made.weight = bitsandbytes.nn.Params4bit(layer.weight.detach(), requires_grad=False, quant_type="nf4",
+                                                         compress_statistics=True)
+                made.bias = layer.bias
+                made.support_avx512bf16_for_cpu = False  # its layout takes no narrow layers
+                owner._modules[name] = made.to("cpu")
+    model.is_loaded_in_4bit = True
+
+
 def _real(folder, recipe, targets, image, options):
     dtype, float32, autocast, has_4_bits = models.RECIPES[recipe]
     with open(f"{folder}/config.json", encoding="utf-8") as file:
         config = json.load(file)
-    kind = getattr(transformers, config["architectures"][0])
-    model = kind._from_config(transformers.AutoConfig.for_model(**config), dtype=dtype)
-    if has_4_bits:
+    if "_class_name" in config:
+        import diffusers
+        model = getattr(diffusers, config["_class_name"]).from_config(config).to(dtype)
+        if has_4_bits:
+            _quantize(model)
+    else:
+        kind = getattr(transformers, config["architectures"][0])
+        model = kind._from_config(transformers.AutoConfig.for_model(**config), dtype=dtype)
+    if has_4_bits and "_class_name" not in config:
         model.save_pretrained(folder)
         model = kind.from_pretrained(folder, device_map="cpu", dtype=dtype, quantization_config=BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
@@ -104,8 +148,8 @@ def _real(folder, recipe, targets, image, options):
                              autocast_adapter_dtype=float32)
     if options.get("checkpoint"):
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    inputs = {name: torch.zeros_like(one, device="cpu") if one.is_meta else one
-              for name, one in models.inputs_of(model, TOKENS, 1, image, dtype).items()}
+    inputs = torch.utils._pytree.tree_map(lambda one: torch.zeros_like(one, device="cpu") if one.is_meta else one,
+                                          models.inputs_of(model, TOKENS, 1, image, dtype))
     dorajit.patch_peft(adapted)
     with torch.autocast("cpu", autocast, enabled=autocast is not None):
         adapted.train()
@@ -128,6 +172,8 @@ def _answer(model, recipe, options):
 
 
 def _serve():
+    answers = open(os.dup(1), "w", encoding="utf-8")  # libraries print to descriptor 1
+    os.dup2(2, 1)
     for line in sys.stdin:
         reading, writing = os.pipe()
         child = os.fork()
@@ -142,7 +188,7 @@ def _serve():
             os._exit(0)
         os.close(writing)
         with open(reading, encoding="utf-8") as made:
-            print(made.read() or '{"error": "the process ended"}', flush=True)
+            print(made.read() or '{"error": "the process ended"}', file=answers, flush=True)
         os.waitpid(child, 0)
 
 

@@ -17,8 +17,8 @@ from dorajit import testing
 from dorajit.prewarm import models, passes
 
 HERE = pathlib.Path(__file__).parent
-NAMES = ("llama", "qwen3", "gemma3", "mixtral", "qwen3_5", "gpt2", "bert", "vit", "whisper", "t5", "qwen3_vl",
-         "qwen3_vl_language")
+NAMES = ("llama", "qwen3", "gemma3", "gemma3_vision", "mistral3", "mixtral", "qwen3_5", "gpt2", "bert", "vit", "whisper",
+         "t5", "qwen3_vl", "qwen3_vl_language", "flux", "sdxl")
 ARCH = "native-cpu"
 
 
@@ -42,6 +42,8 @@ def compared():
 def test_recording_is_what_a_run_asks_for(compared, model, recipe):
     if recipe == "nf4":
         pytest.importorskip("bitsandbytes", exc_type=ImportError)
+    if model in ("flux", "sdxl"):
+        pytest.importorskip("diffusers")
     recorded, run = compared(model, recipe)
     assert run and recorded == run
 
@@ -81,8 +83,9 @@ def test_model_of_the_users_own_is_unchanged():
 
 
 def test_recorded_calls_launch_nothing():
+    model = Layer()
     before = testing.launch_counts()
-    dorajit.prewarm(Layer(), [torch.randn(8, 64)], arch=["sm_80", "native-cpu"], list_only=True)
+    dorajit.prewarm(model, [torch.randn(8, 64)], arch=["sm_80", "native-cpu"], list_only=True)
     assert testing.launch_counts() == before
 
 

@@ -93,7 +93,7 @@ TEST(CliTune, WinnersThatAreNotKeptFail) {
     std::vector<std::string> arguments = tune_arguments();
     if (!force.empty()) arguments.push_back(force);
     const CliResult result = sandbox.run(arguments);
-    EXPECT_EQ(result.exit_code, kFailed);
+    EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.err, HasSubstr("the winners are not kept: " + sandbox.cache_dir() +
                                       " can be written by every user"));
     EXPECT_EQ(result.document()["problems"][0]["source"], "tuned");

@@ -40,8 +40,8 @@ TEST_F(AbsurdSizesTest, WarmupOfImpossibleSizesIsRefused) {
     const Tensor gain(nullptr, ElementType::kFloat32, {cols});
     const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
     dorajit_error* error = nullptr;
-    const dorajit_status status =
-        dorajit_warmup(engine_.get(), dorajit_operation_find("compose"), tensors.data(), 4, &error);
+    const dorajit_status status = dorajit_warmup(engine_.get(), dorajit_operation_find("compose"),
+                                                 tensors.data(), 4, nullptr, 0, &error);
     expect_refused(take(status, error));
   }
 }
@@ -66,7 +66,7 @@ TEST_F(AbsurdSizesTest, ExplainAndWorkspaceOfImpossibleSizesAreRefused) {
     explanation.struct_size = sizeof explanation;
     dorajit_error* error = nullptr;
     dorajit_status status = dorajit_explain(engine_.get(), dorajit_operation_find("compose"),
-                                            tensors.data(), 4, &explanation, &error);
+                                            tensors.data(), 4, nullptr, 0, &explanation, &error);
     expect_refused(take(status, error));
     std::int64_t bytes = 0;
     status = dorajit_backward_workspace(matrix.get(), gain.get(), &bytes, &error);

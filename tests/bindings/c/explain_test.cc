@@ -22,7 +22,7 @@ class ExplainTest : public CAbiTest {
     explanation.struct_size = sizeof explanation;
     dorajit_error* error = nullptr;
     const dorajit_status status =
-        dorajit_explain(engine, operation, tensors.data(), 4, &explanation, &error);
+        dorajit_explain(engine, operation, tensors.data(), 4, nullptr, 0, &explanation, &error);
     return take(status, error);
   }
 
@@ -31,8 +31,8 @@ class ExplainTest : public CAbiTest {
     const Tensor gain(nullptr, ElementType::kFloat32, {cols});
     const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
     dorajit_error* error = nullptr;
-    const dorajit_status status =
-        dorajit_warmup(engine, dorajit_operation_find("compose"), tensors.data(), 4, &error);
+    const dorajit_status status = dorajit_warmup(engine, dorajit_operation_find("compose"),
+                                                 tensors.data(), 4, nullptr, 0, &error);
     return take(status, error);
   }
 
@@ -79,8 +79,8 @@ TEST_F(ExplainTest, ProblemNeedsNoEngineAndNoDevice) {
     const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
     const double scale = 1;
     dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_kernel_problem(compose, tensors.data(), 4, &scale, 1,
-                                                         text.data(), capacity, &error);
+    const dorajit_status status =
+        dorajit_problem(compose, tensors.data(), 4, &scale, 1, text.data(), capacity, &error);
     return take(status, error).message;
   };
   const EngineHandle engine = make_engine();
@@ -171,8 +171,8 @@ TEST_F(ExplainTest, RefusesWrongArguments) {
             std::string::npos);
   const auto refused = [&](dorajit_explanation* into) {
     dorajit_error* error = nullptr;
-    const dorajit_status status =
-        dorajit_explain(engine.get(), dorajit_operation_find("compose"), nullptr, 4, into, &error);
+    const dorajit_status status = dorajit_explain(engine.get(), dorajit_operation_find("compose"),
+                                                  nullptr, 4, nullptr, 0, into, &error);
     EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
     return take(status, error).message;
   };

@@ -20,7 +20,7 @@ class WarmupTest : public BackwardTest {
   Outcome warmup(const char* operation, const std::array<const DLTensor*, kCount>& tensors) {
     dorajit_error* error = nullptr;
     const dorajit_status status = dorajit_warmup(engine_.get(), dorajit_operation_find(operation),
-                                                 tensors.data(), kCount, &error);
+                                                 tensors.data(), kCount, nullptr, 0, &error);
     return take(status, error);
   }
 
@@ -96,10 +96,11 @@ TEST_F(WarmupTest, WrongNumbersOfTensorsAndUnknownOperationsAreRefused) {
     EXPECT_NE(outcome.message.find("`operation`"), std::string::npos) << outcome.message;
   }
   dorajit_error* error = nullptr;
-  dorajit_status status =
-      dorajit_warmup(engine_.get(), dorajit_operation_find("compose"), nullptr, 4, &error);
+  dorajit_status status = dorajit_warmup(engine_.get(), dorajit_operation_find("compose"), nullptr,
+                                         4, nullptr, 0, &error);
   EXPECT_EQ(take(status, error).status, DORAJIT_INVALID_ARGUMENT);
-  status = dorajit_warmup(nullptr, dorajit_operation_find("compose"), three.data(), 3, &error);
+  status = dorajit_warmup(nullptr, dorajit_operation_find("compose"), three.data(), 3, nullptr, 0,
+                          &error);
   EXPECT_EQ(take(status, error).status, DORAJIT_INVALID_ARGUMENT);
 }
 

@@ -43,14 +43,15 @@ def from_function(source):
 
 
 def quantize(model):
-    """Puts bitsandbytes' 4-bit layers in place of linear ones, as transformers does with BitsAndBytesConfig."""
+    """Puts bitsandbytes' 4-bit layers in place of linear ones, as transformers and diffusers do with BitsAndBytesConfig."""
     import bitsandbytes
-    from transformers import BitsAndBytesConfig
+    from transformers import BitsAndBytesConfig, PreTrainedModel
     from transformers.integrations.bitsandbytes import replace_with_bnb_linear
     from transformers.quantizers.base import get_keys_to_not_convert
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
                                 bnb_4bit_compute_dtype=torch.bfloat16)
-    replace_with_bnb_linear(model, get_keys_to_not_convert(model), config)
+    kept = [*get_keys_to_not_convert(model), *model._keep_in_fp32_modules] if isinstance(model, PreTrainedModel) else []
+    replace_with_bnb_linear(model, kept, config)
     for layer in model.modules():
         if isinstance(layer, bitsandbytes.nn.Linear4bit):
             weight = layer.weight
@@ -68,6 +69,7 @@ def quantize(model):
             layer.weight = bitsandbytes.nn.Params4bit(packed, requires_grad=False, quant_state=state, quant_type="nf4",
                                                       bnb_quantized=True)
             layer.compute_type_is_set = True
+            layer.support_avx512bf16_for_cpu = False  # it would change the layout of the weight
     model.is_loaded_in_4bit = True
     return model
 
@@ -75,6 +77,7 @@ def quantize(model):
 def adapt(model, float32, adapter=None, **settings):
     """The model with a DoRA adapter by PEFT: that of a folder, or of a LoraConfig's settings."""
     from peft import LoraConfig, PeftConfig, get_peft_model
+    from peft.tuners.tuners_utils import BaseTunerLayer
     config = LoraConfig(use_dora=True, **settings) if adapter is None else PeftConfig.from_pretrained(adapter)
     if not getattr(config, "use_dora", False):
         raise ValueError(f"prewarm: the adapter {adapter} is not DoRA: its adapter_config.json has no use_dora")
@@ -82,7 +85,14 @@ def adapt(model, float32, adapter=None, **settings):
     with torch.device("meta"):
         if not hasattr(model, "prepare_inputs_for_generation"):
             config.task_type = None
-        return get_peft_model(model, config, autocast_adapter_dtype=float32)
+        adapted = get_peft_model(model, config, autocast_adapter_dtype=float32)
+    for layer in adapted.modules() if not float32 else ():
+        if isinstance(layer, BaseTunerLayer):  # PEFT casts adapters to the type of the base, but not on "meta"
+            for name in (*layer.adapter_layer_names, *layer.other_param_names):
+                part = getattr(layer, name, None)
+                if isinstance(part, (torch.nn.ModuleDict, torch.nn.ParameterDict)):
+                    part.to(layer.get_base_layer().weight.dtype)
+    return adapted
 
 
 def inputs_of(model, tokens, batch, image, dtype):

@@ -102,7 +102,7 @@ def run(model, inputs, training, inference, autocast, note=lambda what: None):
 def _patched(model):
     """The model with its DoRA layers of PEFT patched, as it runs later; its magnitudes are asked for, too."""
     from dorajit.peft import patch_peft
-    has_layers = any(getattr(one, "lora_magnitude_vector", None) for one in model.modules())
+    has_layers = any(isinstance(getattr(one, "lora_magnitude_vector", None), torch.nn.ModuleDict) for one in model.modules())
     return patch_peft(model) if has_layers else contextlib.nullcontext()
 
 
