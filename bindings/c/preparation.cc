@@ -11,7 +11,6 @@
 #include "bindings/c/error_handle.h"
 #include "bindings/c/operation_handle.h"
 #include "bindings/c/sized_struct.h"
-#include "dorajit/own_kernel.h"
 #include "kernel_templates/registry.h"
 #include "runtime/launch/check_call.h"
 

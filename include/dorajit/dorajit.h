@@ -300,8 +300,8 @@ DORAJIT_API dorajit_status dorajit_operation_workspace(const dorajit_operation* 
 
 /* Calls an operation, under the rules of its named function.
  *
- * tensors: in the order of its operands, NULL for those that are left out. scalars: all of them, in
- * host memory. workspace: as for dorajit_backward; NULL with 0 bytes if it needs none.
+ * tensors: in the order of its operands (of backward: d_out, inner, gain, d_lora, d_base, d_gain),
+ * NULL for those that are left out. scalars: all of them, in host memory. workspace: as for dorajit_backward; NULL with 0 bytes if it needs none.
  * DORAJIT_INVALID_ARGUMENT for a wrong number of tensors or scalars. */
 DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
                                           const dorajit_operation* operation,
@@ -314,11 +314,10 @@ DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
  * such tensors would launch. Use it before a CUDA graph is captured, and before work that must not
  * wait for a compiler.
  *
- * tensors: in the order of its operands (of backward: d_out, inner, gain, d_lora, d_base, d_gain),
- * NULL for those that the calls will leave out. Only their shapes, strides, element types, devices
- * and alignments are read; `data` may be NULL, which stands for memory that is aligned to 16 bytes.
- * Their elements are neither read nor written. scalars: as for dorajit_launch; those of the
- * library's own operations are not part of a problem and may be left out, as NULL and 0.
+ * tensors and scalars: as for dorajit_launch. Only the tensors' shapes, strides, element types,
+ * devices and alignments are read; `data` may be NULL, which stands for memory that is aligned to
+ * 16 bytes. NULL and 0 stand for the scalars of the library's own operations, which are not part of
+ * a problem.
  *
  * A later call launches without delay if it has the same element types, the same tensors present,
  * the same num_cols and alignment, and the same number of rows rounded up to a power of two. In a
@@ -332,16 +331,6 @@ DORAJIT_API dorajit_status dorajit_warmup(dorajit_engine* engine,
                                           const DLTensor* const* tensors, int32_t num_tensors,
                                           const double* scalars, int32_t num_scalars,
                                           dorajit_error** error);
-
-/* Writes the problem key of such a call, as `dorajit show` prints it, or "" for a call that
- * launches nothing. No device is used: a kernel for the problem can be compiled elsewhere.
- *
- * tensors and scalars: as for dorajit_warmup. text: memory for `capacity` characters with the
- * terminating null character, which 512 are enough for. On failure *text is not modified. */
-DORAJIT_API dorajit_status dorajit_problem(const dorajit_operation* operation,
-                                           const DLTensor* const* tensors, int32_t num_tensors,
-                                           const double* scalars, int32_t num_scalars, char* text,
-                                           size_t capacity, dorajit_error** error);
 
 /* The config that calls of an operation with such tensors currently launch. struct_size as above.
  * The strings live as long as the engine; all are empty until a call or dorajit_warmup has prepared

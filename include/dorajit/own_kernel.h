@@ -30,6 +30,16 @@ DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit
  * config is out of range for these sizes, or its constraint does not hold. DORAJIT_COMPILE_ERROR
  * with the compiler's whole log, by the lines of the description's source. */
 
+/* Writes the problem key of a call of any operation, as `dorajit show` prints it, or "" for a call
+ * that launches nothing. No device is used: a kernel for the problem can be compiled elsewhere.
+ *
+ * tensors and scalars: as for dorajit_warmup. text: memory for `capacity` characters with the
+ * terminating null character, which 512 are enough for. On failure *text is not modified. */
+DORAJIT_API dorajit_status dorajit_problem(const dorajit_operation* operation,
+                                           const DLTensor* const* tensors, int32_t num_tensors,
+                                           const double* scalars, int32_t num_scalars, char* text,
+                                           size_t capacity, dorajit_error** error);
+
 #ifdef __cplusplus
 }
 #endif
