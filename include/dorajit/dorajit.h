@@ -301,8 +301,9 @@ DORAJIT_API dorajit_status dorajit_operation_workspace(const dorajit_operation* 
 /* Calls an operation, under the rules of its named function.
  *
  * tensors: in the order of its operands (of backward: d_out, inner, gain, d_lora, d_base, d_gain),
- * NULL for those that are left out. scalars: all of them, in host memory. workspace: as for dorajit_backward; NULL with 0 bytes if it needs none.
- * DORAJIT_INVALID_ARGUMENT for a wrong number of tensors or scalars. */
+ * NULL for those that are left out. scalars: all of them, in host memory. workspace: as for
+ * dorajit_backward; NULL with 0 bytes if it needs none. DORAJIT_INVALID_ARGUMENT for a wrong number
+ * of tensors or scalars. */
 DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
                                           const dorajit_operation* operation,
                                           const DLTensor* const* tensors, int32_t num_tensors,
@@ -311,13 +312,11 @@ DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
                                           dorajit_error** error);
 
 /* Compiles, tunes (if the policy allows) and loads the kernel that a call of the operation with
- * such tensors would launch. Use it before a CUDA graph is captured, and before work that must not
- * wait for a compiler.
+ * such tensors would launch: before a CUDA graph is captured, or work that must not wait for it.
  *
  * tensors and scalars: as for dorajit_launch. Only the tensors' shapes, strides, element types,
- * devices and alignments are read; `data` may be NULL, which stands for memory that is aligned to
- * 16 bytes. NULL and 0 stand for the scalars of the library's own operations, which are not part of
- * a problem.
+ * devices and alignments are read; `data` may be NULL, which stands for memory aligned to 16 bytes.
+ * NULL and 0 stand for the scalars of the library's operations, which are not part of a problem.
  *
  * A later call launches without delay if it has the same element types, the same tensors present,
  * the same num_cols and alignment, and the same number of rows rounded up to a power of two. In a
