@@ -1,4 +1,4 @@
-// The problems of calls over fake tensors, which have no memory (dorajit/prewarm/recording.py):
+// The problems of calls over fake tensors, which have no memory (dorajit/operations/recording.py):
 // noted instead of launched, for a device that this machine need not have.
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "apps/cli/terminal/progress_bar.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,13 @@ bool stderr_is_terminal() {
 void write(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
+}
+
+// The characters that fit in a line of the terminal; a line that it wrapped would not be cleared.
+std::size_t line_length() {
+  winsize size{};
+  const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return (is_known ? std::size_t{size.ws_col} : 80) - 1;
 }
 
 }  // namespace
@@ -78,10 +86,11 @@ void ProgressBar::draw() {
   constexpr int kWidth = 24;
   is_drawn_ = true;
   const std::int64_t filled = std::min(done_, total_) * kWidth / total_;
-  write(std::format("{}[{}{}] {}/{} {}", kClearLine,
-                    std::string(static_cast<std::size_t>(filled), '#'),
-                    std::string(static_cast<std::size_t>(kWidth - filled), '.'), done_, total_,
-                    printable_line(activity_)));
+  const std::string line =
+      std::format("[{}{}] {}/{} {}", std::string(static_cast<std::size_t>(filled), '#'),
+                  std::string(static_cast<std::size_t>(kWidth - filled), '.'), done_, total_,
+                  printable_line(activity_));
+  write(std::format("{}{}", kClearLine, std::string_view(line).substr(0, line_length())));
 }
 
 void ProgressBar::write_log(LogLevel level, std::string_view message, void* context) {

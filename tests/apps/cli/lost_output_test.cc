@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/records/trial_lines.h"
@@ -88,6 +91,22 @@ TEST_F(CliLostOutput, ControlCharactersOfNamesAreEscaped) {
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("no\\u001b[31m.jsonl"));
   EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
+}
+
+TEST(CliProgressBar, LinesFitTheTerminal) {
+  CliSandbox sandbox;
+  sandbox.set("TERM", "xterm");
+  const CliResult result = sandbox.run_on_terminal(
+      {"tune", "--op", "backward", "--shape", "8x512", "--device", "cpu", "--seconds", "0.1"});
+  EXPECT_THAT(result.err, HasSubstr("tuning backward/bf16,"));
+  constexpr std::string_view kClearLine = "\033[K";
+  std::size_t longest = 0;
+  std::string_view rest = result.err;
+  for (std::size_t at = 0; (at = rest.find(kClearLine)) != std::string_view::npos;) {
+    rest.remove_prefix(at + kClearLine.size());
+    longest = std::max(longest, rest.substr(0, rest.find_first_of("\r\n")).size());
+  }
+  EXPECT_EQ(longest, 79) << "of a terminal of unknown width";
 }
 
 TEST(CliProgressBar, ControlCharactersOfNamesAreEscaped) {

@@ -1,4 +1,4 @@
-"""python -m dorajit.prewarm: compiles ahead what a model with a DoRA adapter will run (docs/prewarm.md)."""
+"""python -m dorajit.prewarm: compiles ahead what a model with a DoRA adapter will run (docs/prewarming.md)."""
 
 import argparse
 import os
