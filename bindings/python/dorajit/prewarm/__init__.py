@@ -1,1 +1,1 @@
-"""Compiles ahead what a model will run: its problems are recorded, not guessed (docs/prewarm.md)."""
+"""Compiles ahead what a model will run: its problems are recorded, not guessed (docs/prewarming.md)."""
