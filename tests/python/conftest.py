@@ -79,6 +79,15 @@ def without_switches(monkeypatch):
     dorajit.invalidate_environment()
 
 
+@pytest.fixture
+def switch(without_switches, monkeypatch):
+    """A function that sets a variable and makes dorajit read it, as a new process would."""
+    def switch(variable, text):
+        monkeypatch.setenv(variable, text)
+        dorajit.invalidate_environment()
+    return switch
+
+
 @pytest.fixture(scope="session")
 def interpreter(tmp_path_factory):
     """The interpreter of an environment in which the package is installed (environments.py)."""

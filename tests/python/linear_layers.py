@@ -25,6 +25,11 @@ def operands(device, types=(F32, F32, F32), shape=(5, 24), out=40, rank=3, bias=
             for name, one in made.items()}
 
 
+def operands_and_seed(device, *types, **options):
+    """(operands of 5 rows, the gradient of their output)."""
+    return operands(device, *types, **options), torch.randn(5, 40, device=device)
+
+
 def ours(of):
     return dorajit.dora_linear(of["x"], of["weight"], of["lora_A"], of["lora_B"], of["magnitude"], SCALE, of["bias"])
 

@@ -10,6 +10,7 @@ Conv1D = pytest.importorskip("transformers.pytorch_utils",
                              reason="transformers is not installed").Conv1D
 
 from peft import LoraConfig, get_peft_model
+from perturbed import perturb
 
 
 class Base(nn.Module):
@@ -47,6 +48,12 @@ def adapted(kind, device, dtype=torch.float32, bias=True, autocast=True, **optio
     config = LoraConfig(use_dora=True, target_modules=["layer"], r=4, lora_alpha=8,
                         fan_in_fan_out=kind == "conv1d_gpt2", **options)
     return get_peft_model(base, config, autocast_adapter_dtype=autocast)
+
+
+def model_and_input(kind, device, dtype=torch.float32, trains=True, **options):
+    """(a model whose adapter is not a no-op, its input)."""
+    model = perturb(adapted(kind, device, dtype, **options)).train(trains)
+    return model, model.base_model.model.example(device, dtype)
 
 
 def results(model, x, seed=11):

@@ -24,7 +24,7 @@ def gradients(layer, x, step):
     step(layer, x).square().sum().backward()
     found = [x.grad, *(one.grad for one in layer.parameters() if one.requires_grad)]
     x.grad = None
-    layer.zero_grad(set_to_none=True)
+    layer.zero_grad()
     return found
 
 

@@ -1,10 +1,9 @@
 """Methods of PyTorch and PEFT that somebody else replaced or wrapped are called, and stay replaced after undo()."""
 
 import functools
-import subprocess
-import sys
 
 import dorajit
+import processes
 import pytest
 import torch
 
@@ -12,8 +11,7 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 
 from peft.tuners.lora import dora, variants
 from peft.tuners.lora.layer import Linear
-from peft_models import adapted
-from perturbed import perturb
+from peft_models import model_and_input
 
 
 def wrapped(method, change):
@@ -22,11 +20,6 @@ def wrapped(method, change):
     def wrapper(*args, **kwargs):
         return change(method(*args, **kwargs))
     return wrapper
-
-
-def example(device):
-    model = perturb(adapted("linear", device))
-    return model, model.base_model.model.example(device)
 
 
 @pytest.mark.parametrize("statement", ["", "functools.wraps(forward)(doubled)", "exec_in_module(doubled)"])
@@ -49,14 +42,13 @@ x = torch.ones(2, 8)
 out = layer(x)
 print("one node" if "DoraLinear" in type(out.grad_fn).__name__ else "composed", torch.equal(out, linear(x)))
 """ % (statement, statement or None)
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told == f"{'composed' if statement else 'one node'} True\n"
+    assert processes.run(program, start="") == f"{'composed' if statement else 'one node'} True"
 
 
 @pytest.mark.parametrize("owner, is_static", [(dora.DoraLinearLayer, False), (variants.DoraLinearVariant, True),
                                               (Linear, False)])
 def test_wrapped_method_of_peft_is_not_replaced(device, monkeypatch, owner, is_static):
-    model, x = example(device)
+    model, x = model_and_input("linear", device)
     wrapper = wrapped(owner.forward, lambda out: 3 * out)
     monkeypatch.setattr(owner, "forward", staticmethod(wrapper) if is_static else wrapper)
     expected = model(x)
@@ -70,7 +62,7 @@ def test_wrapped_method_of_peft_is_not_replaced(device, monkeypatch, owner, is_s
 
 
 def test_undo_keeps_later_replacements(device):
-    model, x = example(device)
+    model, x = model_and_input("linear", device)
     expected, original = model(x), Linear.forward
     try:
         patch = dorajit.patch_peft(strict=True)

@@ -202,9 +202,8 @@ def test_compiled_step_with_trained_bias_has_right_gradients(device):
     given = [one.requires_grad_() for one in operands(device, shape=(4, 6))]
     torch._dynamo.reset()
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
-    for one, other in zip(torch.autograd.grad(compiled(*given).sum(), given),
-                          torch.autograd.grad(call(*given).sum(), given)):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(torch.autograd.grad(compiled(*given).sum(), given),
+                               torch.autograd.grad(call(*given).sum(), given))
     with pytest.raises(Exception, match="`bias` has shape"):
         compiled(*given[:3], given[3][:-1])
 
