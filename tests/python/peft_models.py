@@ -6,8 +6,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
-Conv1D = pytest.importorskip("transformers.pytorch_utils",
-                             reason="transformers is not installed").Conv1D
+Conv1D = pytest.importorskip("transformers.pytorch_utils", reason="transformers is not installed").Conv1D
 
 from peft import LoraConfig, get_peft_model
 from perturbed import perturb
@@ -34,8 +33,7 @@ class Base(nn.Module):
     def example(self, device, dtype=torch.float32):
         if self.kind == "embedding":
             return torch.randint(30, (2, 5), device=device)
-        shape = (2, 5, 20) if self.kind in ("linear", "conv1d_gpt2") else (
-            (2, 4) + (7,) * int(self.kind[4]))
+        shape = (2, 5, 20) if self.kind in ("linear", "conv1d_gpt2") else ((2, 4) + (7,) * int(self.kind[4]))
         return torch.randn(shape, device=device).to(dtype)
 
 

@@ -35,8 +35,7 @@ def test_training_step_makes_one_launch_forward_and_one_backward(device, launche
     d_out = torch.randn_like(out)
     d_lora, d_base, d_gain = torch.autograd.grad(out, (lora, base, gain), d_out)
     assert launches() == {"backward": 1}
-    to_lora, to_base, to_gain = reference.gradients(d_out, reference.inner(lora, base, SCALE), gain,
-                                                    SCALE)
+    to_lora, to_base, to_gain = reference.gradients(d_out, reference.inner(lora, base, SCALE), gain, SCALE)
     assert torch.equal(d_lora, to_lora) and torch.equal(d_base, to_base)
     reference.assert_sum_close(d_gain, to_gain, gain_dtype)
 
@@ -262,8 +261,7 @@ def test_compose_under_torch_func_transforms_matches_expression(device):
                       lambda f: func.hessian(f, argnums=2),
                       lambda f: lambda *t: func.jvp(f, t, t),
                       lambda f: func.vmap(func.grad(f, argnums=2), in_dims=(0, 0, None))):
-        torch.testing.assert_close(transform(loss)(lora, base, gain),
-                                   transform(plain)(lora, base, gain))
+        torch.testing.assert_close(transform(loss)(lora, base, gain), transform(plain)(lora, base, gain))
 
 
 def test_compose_supports_batched_gradients_and_forward_mode(device):

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map
 
 import dorajit
 from dorajit.layers import dropout
-from modes import Dispatching
+from observers import Dispatching
 from reference import SCALE, operands
 
 

@@ -4,7 +4,7 @@ import dorajit
 import pytest
 import reference
 import torch
-from modes import Dispatching
+from observers import Dispatching
 from reference import SCALE, operands
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -124,8 +124,7 @@ class Layer(torch.nn.Module):
 def test_exported_program_keeps_operators_and_runs_in_kernels(tmp_path, launches):
     rows = torch.export.Dim("rows")
     tensors = operands((6, 32), "cpu")
-    program = torch.export.export(Layer(), tuple(tensors),
-                                  dynamic_shapes=({0: rows}, {0: rows}, None))
+    program = torch.export.export(Layer(), tuple(tensors), dynamic_shapes=({0: rows}, {0: rows}, None))
     targets = [str(node.target) for node in program.graph.nodes]
     assert "dorajit.compose.default" in targets
     torch.export.save(program, tmp_path / "layer.pt2")

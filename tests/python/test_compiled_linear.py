@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from compiled_graphs import Graphs
+from observers import Graphs
 from linear_layers import (BF16, F32, F64, MIXES, NAMES, SCALE, assert_near, exact, operands, operands_and_seed, ours,
                            step, trained)
 from torch.autograd import forward_ad
@@ -24,8 +24,7 @@ def compiled(function, **options):
 
 
 def all_equal(found, expected):
-    return all(one.dtype is other.dtype and torch.equal(one, other)
-               for one, other in zip(found, expected, strict=True))
+    return all(one.dtype is other.dtype and torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("types", MIXES)

@@ -197,8 +197,7 @@ assert right() and dorajit.cache.stats()["winners"] == 0
 print(ascii(os.fsencode(dorajit.cache.path)), os.path.isdir(dorajit.cache.path))
 """
     folder = str(tmp_path / "c\u00f6")
-    printed = processes.run(program, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0",
-                            DORAJIT_CACHE_DIR=folder)
+    printed = processes.run(program, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", DORAJIT_CACHE_DIR=folder)
     assert printed == f"{ascii(os.fsencode(folder))} True"
 
 
@@ -277,8 +276,7 @@ def test_warmup_of_backward_accepts_types_of_gradients(device):
     out = dorajit.fused_dora_compose_residual(lora, result, gain, SCALE)
     torch.autograd.grad(out, (lora, result, gain), torch.ones_like(out))
     after = testing.statistics()
-    assert after["builtin_kernels"] + after["compilations"] == (before["builtin_kernels"]
-                                                                + before["compilations"])
+    assert after["builtin_kernels"] + after["compilations"] == (before["builtin_kernels"] + before["compilations"])
     with pytest.raises(TypeError, match="`inner` is None"):
         dorajit.warmup("residual_backward", result, None, gain)
 

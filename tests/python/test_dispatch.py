@@ -74,12 +74,10 @@ def test_transposed_operands_run_natively_in_memory_order(device, launches):
     assert launches() == {"compose": 1}
 
 
-@pytest.mark.parametrize("make", [doubled_columns, shape_of_its_own, mixed_doubles],
-                         ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [doubled_columns, shape_of_its_own, mixed_doubles], ids=lambda make: make.__name__)
 def test_gradients_of_tensors_without_kernel_match_expression(device, make):
     tensors = [tensor.detach().requires_grad_() for tensor in make(device)]
-    found = torch.autograd.grad(dorajit.fused_dora_compose_autograd(*tensors, SCALE).square().sum(),
-                                tensors)
+    found = torch.autograd.grad(dorajit.fused_dora_compose_autograd(*tensors, SCALE).square().sum(), tensors)
     lora, base, gain = (tensor.double() for tensor in tensors)
     exact = torch.autograd.grad(((gain - 1) * base + gain * (SCALE * lora)).square().sum(), tensors)
     torch.testing.assert_close(found, exact)
@@ -110,8 +108,7 @@ def test_explain_dispatch_names_active_transforms_and_switches(device):
     with dorajit.disabled():
         assert "switched off" in dorajit.explain_dispatch(*tensors).reason
     reasons = []
-    torch.func.grad(lambda lora: reasons.append(dorajit.explain_dispatch(lora, *tensors[1:]))
-                    or lora.sum())(tensors[0])
+    torch.func.grad(lambda lora: reasons.append(dorajit.explain_dispatch(lora, *tensors[1:])) or lora.sum())(tensors[0])
     assert reasons[0].path == "torch" and "torch.func" in reasons[0].reason
     for operation in ("add", []):
         with pytest.raises(ValueError, match=re.escape(f"argument `operation` is {operation!r}")):

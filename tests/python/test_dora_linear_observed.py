@@ -8,7 +8,7 @@ import pytest
 import torch
 from linear_layers import (BF16, F16, F32, F64, MIXES, NAMES, SCALE, assert_near, exact, operands, operands_and_seed,
                            ours, step, trained, with_norm, with_parameters)
-from modes import Dispatching
+from observers import Dispatching
 from torch.utils.checkpoint import checkpoint
 
 

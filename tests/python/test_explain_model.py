@@ -12,7 +12,7 @@ from torch import nn
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 import peft_models
-from modes import Dispatching
+from observers import Dispatching
 from peft import LoraConfig, get_peft_model
 from recipes import BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, int8, is_node, nf4, plain
 

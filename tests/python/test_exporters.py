@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from modes import Dispatching
+from observers import Dispatching
 from peft_models import KINDS, assert_same, model_and_input, results
 
 SWITCHES = [contextlib.nullcontext, dorajit.disabled]

@@ -19,10 +19,8 @@ SHAPES = [((5, 37), None), ((2, 3, 64), None), ((2, 3, 64), (1, 64)), ((2, 3, 64
 @pytest.mark.parametrize("dtype, gain_dtype", MIXES)
 @pytest.mark.parametrize("shape, gain_shape", SHAPES)
 @pytest.mark.parametrize("inplace", [False, True])
-def test_compose_equals_the_expression_rounded_once(device, launches, dtype, gain_dtype, shape,
-                                                gain_shape, inplace):
-    lora, base, gain = operands(shape, device, dtype, gain_dtype,
-                                shape[-1:] if gain_shape is None else gain_shape)
+def test_compose_equals_the_expression_rounded_once(device, launches, dtype, gain_dtype, shape, gain_shape, inplace):
+    lora, base, gain = operands(shape, device, dtype, gain_dtype, shape[-1:] if gain_shape is None else gain_shape)
     expected = reference.compose(lora, base, gain, SCALE)
     kept = lora.clone()
     out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=inplace)

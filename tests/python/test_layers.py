@@ -17,12 +17,10 @@ KINDS = ["linear", "linear without bias", "conv1d", "conv2d", "conv3d", "embeddi
 def layer_and_input(kind, device, dtype=torch.float32, **options):
     if kind == "embedding":
         base = nn.Embedding(30, 12, device=device, dtype=dtype)
-        return dorajit.nn.DoRAEmbedding.from_embedding(base, 3, 6, **options), torch.randint(
-            30, (2, 5), device=device)
+        return dorajit.nn.DoRAEmbedding.from_embedding(base, 3, 6, **options), torch.randint(30, (2, 5), device=device)
     if kind.startswith("linear"):
         base = nn.Linear(20, 12, bias=kind == "linear", device=device, dtype=dtype)
-        return dorajit.nn.DoRALinear.from_linear(base, 3, 6, **options), torch.randn(
-            2, 5, 20, device=device).to(dtype)
+        return dorajit.nn.DoRALinear.from_linear(base, 3, 6, **options), torch.randn(2, 5, 20, device=device).to(dtype)
     dims = int(kind[4])
     base = getattr(nn, f"Conv{dims}d")(4, 6, 3, stride=2, padding=1, device=device, dtype=dtype)
     made = getattr(dorajit.nn, f"DoRAConv{dims}d").from_conv(base, 3, 6, **options)
@@ -124,8 +122,7 @@ def test_state_dict_has_the_names_of_peft_and_loads(device, kind):
         if key.startswith("base_layer"):
             return key
         stem, _, rest = key.partition(".")
-        return f"{stem}.default" + (f".{rest}" if rest else
-                                    ".weight" if stem == "lora_magnitude_vector" else "")
+        return f"{stem}.default" + (f".{rest}" if rest else ".weight" if stem == "lora_magnitude_vector" else "")
     for given in (state, {renamed(key): value for key, value in state.items()}):
         other, _ = layer_and_input(kind, device)
         other.load_state_dict(given)
@@ -173,8 +170,7 @@ def test_output_seen_by_a_hook_is_not_overwritten(device, kind, everywhere):
     def keep(module, _, out):
         if module is layer.lora_B:
             seen.append((out, out.clone()))
-    register = (nn.modules.module.register_module_forward_hook if everywhere
-                else layer.lora_B.register_forward_hook)
+    register = (nn.modules.module.register_module_forward_hook if everywhere else layer.lora_B.register_forward_hook)
     handle = register(keep)
     try:
         with torch.no_grad():

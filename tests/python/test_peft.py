@@ -142,15 +142,13 @@ def test_norm_after_merge_of_another_adapter_uses_the_merged_weight(device):
 @pytest.mark.parametrize("kind", ["linear", "embedding"])
 def test_several_active_adapters_match_peft(device, kind):
     model = adapted(kind, device)
-    model.add_adapter("other", LoraConfig(use_dora=True, target_modules=["layer"], r=2,
-                                          use_rslora=True))
+    model.add_adapter("other", LoraConfig(use_dora=True, target_modules=["layer"], r=2, use_rslora=True))
     perturb(model)
     x = model.base_model.model.example(device)
     for names in (["default"], ["other"], ["default", "other"]):
         model.base_model.set_adapter(names)
         for one in model.parameters():
-            one.requires_grad_(one.is_leaf and any(one is p for n, p in model.named_parameters()
-                                                   if "lora" in n))
+            one.requires_grad_(one.is_leaf and any(one is p for n, p in model.named_parameters() if "lora" in n))
         expected = results(model, x)
         with dorajit.patch_peft(strict=True):
             assert_same(results(model, x), expected, 1e-5)

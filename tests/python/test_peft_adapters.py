@@ -14,8 +14,7 @@ from peft.tuners.lora import dora
 from peft_models import KINDS, Base, adapted, model_and_input, results
 from perturbed import perturb
 
-needs_caching = pytest.mark.skipif(not hasattr(dora, "ENABLE_DORA_CACHING"),
-                                   reason="this PEFT has no DoraCaching")
+needs_caching = pytest.mark.skipif(not hasattr(dora, "ENABLE_DORA_CACHING"), reason="this PEFT has no DoraCaching")
 MADE = ["patched", "unpatched"]
 
 
@@ -62,8 +61,7 @@ def test_loaded_magnitude_is_not_replaced_by_norms(device):
     base = Base("linear").to(device, torch.bfloat16)
     with patched():
         inject_adapter_in_model(config(), base, "default")
-        state = {key: torch.full_like(value, 0.25)
-                 for key, value in get_peft_model_state_dict(base).items()}
+        state = {key: torch.full_like(value, 0.25) for key, value in get_peft_model_state_dict(base).items()}
         set_peft_model_state_dict(base, state)
         layer = base.layer.lora_magnitude_vector["default"]
         dora_model = adapted("linear", device, torch.bfloat16).base_model

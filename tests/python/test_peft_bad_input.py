@@ -76,8 +76,7 @@ def test_new_adapter_over_zero_row_is_a_no_op_and_trainable(device, kind, dtype)
     base = Base(kind).to(device, dtype)
     with torch.no_grad():
         row_of(kind, base.layer.weight, 3).zero_()
-    config = LoraConfig(use_dora=True, target_modules=["layer"], r=4,
-                        fan_in_fan_out=kind == "conv1d_gpt2")
+    config = LoraConfig(use_dora=True, target_modules=["layer"], r=4, fan_in_fan_out=kind == "conv1d_gpt2")
     x = base.example(device, dtype)
     plain = base(x).detach()
     with dorajit.patch_peft(strict=True):

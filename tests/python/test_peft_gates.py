@@ -1,16 +1,19 @@
-"""patch_peft: methods and calls that are left to PEFT, and refused arguments."""
+"""patch_peft: methods and calls that are left to PEFT, and refused arguments; methods that somebody else replaced or
+wrapped are called, and stay replaced after undo()."""
 
 import functools
 import warnings
 
 import dorajit
+import processes
 import pytest
 import torch
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from peft.tuners.lora import dora
+from peft.tuners.lora import dora, variants
+from peft.tuners.lora.layer import Linear
 from peft_models import assert_same, model_and_input, results
 
 
@@ -54,7 +57,7 @@ OF_QUANTIZED = {"Linear4bit.forward", "HqqLoraLinear.forward"}  # where PEFT has
 
 
 def owner_of(label):
-    from peft.tuners.lora import layer, variants
+    from peft.tuners.lora import layer
     from peft.tuners.tuners_utils import BaseTuner
     name = label.split(".")[0]
     return BaseTuner if name == "BaseTuner" else next(
@@ -143,12 +146,11 @@ def test_hooks_on_the_dora_layer_receive_its_output(device):
 
 
 def test_replaced_methods_accept_keyword_arguments(device):
-    from peft.tuners.lora.variants import DoraLinearVariant
     model, x = model_and_input("linear", device)
     layer = model.base_model.model.layer
     expected = model(x)
     with dorajit.patch_peft(strict=True):
-        found = DoraLinearVariant.forward(module=layer, active_adapter="default", x=x,
+        found = variants.DoraLinearVariant.forward(module=layer, active_adapter="default", x=x,
                                           result=layer.base_layer(x))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -176,3 +178,72 @@ def test_quantized_base_is_dequantized_by_peft(device, layer_launches):
 def test_patch_of_non_module_raises(model):
     with pytest.raises(TypeError, match="`model` is a"):
         dorajit.patch_peft(model)
+
+
+# --- methods that somebody else replaced or wrapped ----------------------------------------------
+
+def wrapped(method, change):
+    """A wrapper that has the name, the module and the attributes of the method."""
+    @functools.wraps(method)
+    def wrapper(*args, **kwargs):
+        return change(method(*args, **kwargs))
+    return wrapper
+
+
+@pytest.mark.parametrize("statement", ["", "functools.wraps(forward)(doubled)", "exec_in_module(doubled)"])
+def test_linear_forward_replaced_before_import_is_called(statement):
+    program = """
+import functools, sys, torch
+linear = torch.nn.Linear(8, 8)
+forward = torch.nn.Linear.forward
+def doubled(self, x):
+    return (1 if self.bias is None else 2) * forward(self, x)
+def exec_in_module(function):
+    names = sys.modules[torch.nn.Linear.__module__].__dict__
+    exec("def forward(self, x): return (1 if self.bias is None else 2) * F.linear(x, self.weight, self.bias)", names)
+    return names["forward"]
+if %r:
+    torch.nn.Linear.forward = %s
+import dorajit
+layer = dorajit.nn.DoRALinear(linear, 2)
+x = torch.ones(2, 8)
+out = layer(x)
+print("one node" if "DoraLinear" in type(out.grad_fn).__name__ else "composed", torch.equal(out, linear(x)))
+""" % (statement, statement or None)
+    assert processes.run(program, start="") == f"{'composed' if statement else 'one node'} True"
+
+
+@pytest.mark.parametrize("owner, is_static", [(dora.DoraLinearLayer, False), (variants.DoraLinearVariant, True),
+                                              (Linear, False)])
+def test_wrapped_method_of_peft_is_not_replaced(device, monkeypatch, owner, is_static):
+    model, x = model_and_input("linear", device)
+    wrapper = wrapped(owner.forward, lambda out: 3 * out)
+    monkeypatch.setattr(owner, "forward", staticmethod(wrapper) if is_static else wrapper)
+    expected = model(x)
+    with pytest.warns(RuntimeWarning, match=f"{owner.__name__}.forward was replaced by test_peft_gates"):
+        patch = dorajit.patch_peft()
+    with patch:
+        assert f"{owner.__name__}.forward" in patch.refused
+        torch.testing.assert_close(model(x), expected)
+    with pytest.raises(RuntimeError, match="was replaced by"):
+        dorajit.patch_peft(strict=True)
+
+
+def test_undo_keeps_later_replacements(device):
+    model, x = model_and_input("linear", device)
+    expected, original = model(x), Linear.forward
+    try:
+        patch = dorajit.patch_peft(strict=True)
+        installed = Linear.forward
+        Linear.forward = later = wrapped(installed, lambda out: out + 1000)
+        patch.undo()
+        assert Linear.forward is later
+        assert dora.DoraLinearLayer.forward.__module__ == "peft.tuners.lora.dora"
+        torch.testing.assert_close(model(x), expected + 1000)
+        Linear.forward = installed  # as at the end of a context that replaced it
+        torch.testing.assert_close(model(x), expected)
+        with dorajit.patch_peft(strict=True):
+            assert Linear.forward is installed
+        assert Linear.forward is original
+    finally:
+        Linear.forward = original

@@ -185,8 +185,7 @@ def test_float32_adapters_over_bfloat16_match_module_calls(device, kind, autocas
 
 def test_two_checkpointed_layers_have_right_gradients(device, layer_launches):
     from torch.utils.checkpoint import checkpoint
-    model = nn.Sequential(*(layer_of("nn", device)[0], nn.Linear(12, 20, device=device),
-                            layer_of("nn", device)[0]))
+    model = nn.Sequential(*(layer_of("nn", device)[0], nn.Linear(12, 20, device=device), layer_of("nn", device)[0]))
     x = torch.randn(3, 20, device=device, requires_grad=True)
     seed = torch.randn(3, 12, device=device)
     expected = gradients(model, x, seed)

@@ -6,8 +6,7 @@ import functools
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
-                                    create_selective_checkpoint_contexts)
+from torch.utils.checkpoint import (CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts)
 
 import dorajit
 from dorajit.layers import node, recomputation

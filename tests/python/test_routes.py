@@ -6,7 +6,7 @@ import torch
 from dorajit import testing
 from dorajit.operations import eligibility
 from dorajit.operations.table import operations
-from modes import Dispatching
+from observers import Dispatching
 from reference import SCALE, operands
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode

@@ -8,7 +8,7 @@ import ranks as processes
 import torch
 from dorajit.operations import gain
 from dorajit.distributed import gather
-from norms_reference import exact
+from reference import exact_norm
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
@@ -46,7 +46,7 @@ def _fully_sharded_layer_outside_of_forward(rank, device):
     for kind in KINDS:
         alone, x = layer_and_input(kind, device)
         layer = processes.fully_shard(copy.deepcopy(alone), device)
-        norms, expected = layer.weight_norm(), exact(*alone._factors(), alone.scaling)
+        norms, expected = layer.weight_norm(), exact_norm(*alone._factors(), alone.scaling)
         assert isinstance(norms, DTensor) and isinstance(layer.base_layer.weight, DTensor)
         assert_close(norms.full_tensor(), expected)
         assert_close(layer.gain().full_tensor(), alone.gain())
@@ -150,7 +150,7 @@ def _parameters_taken_apart_by_fsdp1(rank, device):
             with pytest.raises(ValueError, match="`.*weight`.*summon_full_params"):
                 call()
         with FullyShardedDataParallel.summon_full_params(layer):
-            assert_close(inner.weight_norm(), exact(*alone._factors(), alone.scaling))
+            assert_close(inner.weight_norm(), exact_norm(*alone._factors(), alone.scaling))
             assert_close(inner.gain(), alone.gain())
             inner.merge()
         alone.merge()
@@ -208,9 +208,9 @@ def _two_dimensional_mesh(rank, device):
                     module.weight.detach(), mesh["tensor"], [layout]), requires_grad=False)
             fully_shard(layer.base_layer, mesh=mesh["data"])
             assert layer.base_layer.weight.device_mesh.ndim == 2  # _StridedShard(0) with Shard(0)
-            assert_close(layer.weight_norm().full_tensor(), exact(*alone._factors(), alone.scaling))
+            assert_close(layer.weight_norm().full_tensor(), exact_norm(*alone._factors(), alone.scaling))
             fully_shard([layer.lora_A, layer.lora_B], mesh=mesh["data"])
-            assert_close(layer.weight_norm().full_tensor(), exact(*alone._factors(), alone.scaling))
+            assert_close(layer.weight_norm().full_tensor(), exact_norm(*alone._factors(), alone.scaling))
     hybrid = fully_shard(dorajit.nn.DoRAEmbedding(nn.Embedding(31, 12, device=device), 3), mesh=mesh)
     assert_close(hybrid.weight_norm().full_tensor(), hybrid.lora_magnitude_vector.full_tensor())
 

@@ -5,7 +5,7 @@ import pytest
 import ranks as processes
 import torch
 from dorajit.norms import norm_kernel
-from norms_reference import assert_norm, exact
+from reference import assert_norm, exact_norm
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
@@ -53,10 +53,9 @@ def _placements(rank, device):
                 assert found.placements == tuple(ROWS if one == ROWS else ALL for one in placements)
                 assert found.shape == (size[0],)
                 assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-                assert_norm(found.full_tensor(), exact(*whole, SCALE))
+                assert_norm(found.full_tensor(), exact_norm(*whole, SCALE))
                 assert same_everywhere(found.full_tensor())
-            assert_norm(dorajit.weight_norm(weight, *whole[1:], 0.0).full_tensor(),
-                        exact(*whole, 0.0))
+            assert_norm(dorajit.weight_norm(weight, *whole[1:], 0.0).full_tensor(), exact_norm(*whole, 0.0))
 
 
 @processes.on(2, 4)
@@ -67,8 +66,7 @@ def test_weight_norm_of_every_placement_matches_float64(ranks, device, tmp_path)
 def _plain_weight_and_sharded_factors(rank, device):
     mesh = init_device_mesh(device, (2,))
     weight, a, b = factors(device)
-    found = dorajit.weight_norm(weight, distribute_tensor(a, mesh, [ROWS]),
-                                distribute_tensor(b, mesh, [ROWS]), SCALE)
+    found = dorajit.weight_norm(weight, distribute_tensor(a, mesh, [ROWS]), distribute_tensor(b, mesh, [ROWS]), SCALE)
     assert type(found) is torch.Tensor
     assert torch.equal(found, dorajit.weight_norm(weight, a, b, SCALE))
 
@@ -82,10 +80,10 @@ def _convolutions_and_transposed_embeddings(rank, device):
             found = dorajit.weight_norm(distribute_tensor(conv, mesh, [Shard(dim)]),
                                         distribute_tensor(conv_a, mesh, [Shard(factor_dim)]),
                                         distribute_tensor(conv_b, mesh, [Shard(factor_dim)]), SCALE)
-            assert_norm(found.full_tensor(), exact(weight, a, b, SCALE))
+            assert_norm(found.full_tensor(), exact_norm(weight, a, b, SCALE))
     for dim in range(2):
         turned = distribute_tensor(weight.T.contiguous(), mesh, [Shard(dim)]).T
-        assert_norm(dorajit.weight_norm(turned, a, b, SCALE).full_tensor(), exact(weight, a, b, SCALE))
+        assert_norm(dorajit.weight_norm(turned, a, b, SCALE).full_tensor(), exact_norm(weight, a, b, SCALE))
 
 
 def _a_small_budget(rank, device):
@@ -93,8 +91,7 @@ def _a_small_budget(rank, device):
     whole = factors(device, 500, 700, 48, torch.bfloat16)
     for placement in (ROWS, COLUMNS):
         weight = distribute_tensor(whole[0], mesh, [placement])
-        assert_norm(dorajit.weight_norm(weight, *whole[1:], SCALE, chunk_mb=1).full_tensor(),
-                    exact(*whole, SCALE))
+        assert_norm(dorajit.weight_norm(weight, *whole[1:], SCALE, chunk_mb=1).full_tensor(), exact_norm(*whole, SCALE))
 
 
 # --- communication -------------------------------------------------------------------------------
@@ -115,7 +112,7 @@ def _the_weight_does_not_travel(rank, device):
                 found = dorajit.weight_norm(weight, *whole[1:], SCALE)
             assert sent == expected
             assert not [name for name in calls.get_comm_counts() if "gather" in str(name)]
-            assert_norm(found.full_tensor(), exact(*whole, SCALE))
+            assert_norm(found.full_tensor(), exact_norm(*whole, SCALE))
     replaced.undo()
 
 
@@ -126,7 +123,7 @@ def _ranks_need_not_go_the_same_way(rank, device):
     try:
         for whole in (factors(device), factors(device, 37, 1), factors(device, 40, 90, 5, torch.bfloat16)):
             found = dorajit.weight_norm(distribute_tensor(whole[0], mesh, [COLUMNS]), *whole[1:], SCALE)
-            assert_norm(found.full_tensor(), exact(*whole, SCALE))
+            assert_norm(found.full_tensor(), exact_norm(*whole, SCALE))
             assert same_everywhere(found.full_tensor())
     finally:
         norm_kernel.serves = served
@@ -141,11 +138,11 @@ def _a_weight_that_is_written_to(rank, device):
         with torch.no_grad():
             weight.mul_(2)
         assert_norm(dorajit.weight_norm(weight, *whole[1:], SCALE).full_tensor(),
-                    exact(whole[0] * 2, *whole[1:], SCALE))
+                    exact_norm(whole[0] * 2, *whole[1:], SCALE))
         if rank == 0:
             weight.to_local().data.mul_(0)
         found = dorajit.weight_norm(weight, *whole[1:], SCALE)
-        assert_norm(found.full_tensor(), exact(weight.full_tensor(), *whole[1:], SCALE))
+        assert_norm(found.full_tensor(), exact_norm(weight.full_tensor(), *whole[1:], SCALE))
 
 
 def _what_the_factors_nearly_cancel(rank, device):
@@ -156,7 +153,7 @@ def _what_the_factors_nearly_cancel(rank, device):
     b, a = b[:, :16].contiguous(), a[:16].contiguous()
     weight = b @ a
     found = dorajit.weight_norm(distribute_tensor(weight, mesh, [COLUMNS]), a, b, -1.0)
-    assert (found.full_tensor().double() - exact(weight, a, b, -1.0)).abs().max() < 2e-6 * weight.norm(dim=1).max()
+    assert (found.full_tensor().double() - exact_norm(weight, a, b, -1.0)).abs().max() < 2e-6 * weight.norm(dim=1).max()
 
 
 def _what_is_not_finite_stays_so(rank, device):
@@ -164,8 +161,7 @@ def _what_is_not_finite_stays_so(rank, device):
     weight, a, b = factors(device)
     weight[1, 2], weight[20, 50] = float("nan"), float("inf")
     for placement in (ROWS, COLUMNS):
-        found = dorajit.weight_norm(distribute_tensor(weight, mesh, [placement]), a, b,
-                                    SCALE).full_tensor()
+        found = dorajit.weight_norm(distribute_tensor(weight, mesh, [placement]), a, b, SCALE).full_tensor()
         assert found[1].isnan() and not found[20].isfinite() and found.isfinite().sum() == 35
 
 
@@ -176,8 +172,7 @@ def _refusals(rank, device):
     weight, a, b = factors(device)
     rows = distribute_tensor(weight, mesh, [ROWS])
     partial = DTensor.from_local(weight, mesh, [Partial()])
-    uneven = DTensor.from_local(weight[:10 + rank], mesh, [ROWS], run_check=False, shape=(21, 53),
-                                stride=(53, 1))
+    uneven = DTensor.from_local(weight[:10 + rank], mesh, [ROWS], run_check=False, shape=(21, 53), stride=(53, 1))
     for given, words in (((partial, a, b), r"`weight` is a DTensor with the placement Partial.*"
                                            "redistribute it"),
                          ((uneven, a, b[:21]), r"distribute_tensor or fully_shard"),
@@ -187,7 +182,7 @@ def _refusals(rank, device):
         with pytest.raises(ValueError, match=words):
             dorajit.weight_norm(*given, SCALE)
     assert_norm(dorajit.weight_norm(rows, DTensor.from_local(a / 2, mesh, [Partial()]), b,
-                                    SCALE).full_tensor(), exact(weight, a, b, SCALE))
+                                    SCALE).full_tensor(), exact_norm(weight, a, b, SCALE))
     alone = torch.distributed.device_mesh.DeviceMesh(device, [0])
     outside = DTensor.from_local(weight if rank == 0 else weight[:0], alone, [ALL], run_check=False,
                                  shape=weight.shape, stride=weight.stride())

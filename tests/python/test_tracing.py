@@ -5,7 +5,7 @@ import dorajit
 import pytest
 import torch
 from dorajit import testing
-from norms_reference import assert_norm, exact
+from reference import assert_norm, exact_norm
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
@@ -13,13 +13,11 @@ SCALE = 0.7
 
 
 def factors(device="cpu", rows=24, columns=40, rank=4):
-    return [torch.randn(shape, device=device) for shape in ((rows, columns), (rank, columns),
-                                                            (rows, rank))]
+    return [torch.randn(shape, device=device) for shape in ((rows, columns), (rank, columns), (rows, rank))]
 
 
 def trained_layer(device, dropout=0.0):
-    layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(40, 24, device=device), rank=4, alpha=8,
-                                              dropout=dropout)
+    layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(40, 24, device=device), rank=4, alpha=8, dropout=dropout)
     with torch.no_grad():
         layer.lora_B.weight.normal_()
         layer.lora_magnitude_vector.mul_(1 + 0.1 * torch.rand_like(layer.lora_magnitude_vector))
@@ -30,14 +28,14 @@ def trained_layer(device, dropout=0.0):
 def test_traced_norm_depends_on_its_arguments(device, mode):
     graph = make_fx(lambda *of: dorajit.weight_norm(*of, SCALE), tracing_mode=mode)(*factors(device))
     given = factors(device)
-    assert_norm(graph(*given), exact(*given, SCALE))
+    assert_norm(graph(*given), exact_norm(*given, SCALE))
     assert "dorajit.row_norms.default" in [str(node.target) for node in graph.graph.nodes]
 
 
 def test_norm_under_functionalization_matches_dense_norm(device):
     given = factors(device)
     found = torch.func.functionalize(lambda *of: dorajit.weight_norm(*of, SCALE))(*given)
-    assert_norm(found, exact(*given, SCALE))
+    assert_norm(found, exact_norm(*given, SCALE))
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
@@ -48,7 +46,7 @@ def test_vmap_over_adapters_gives_each_norm(device, stacked):
     given = [torch.stack([one[i] for one in many]) if i in stacked else many[0][i] for i in range(3)]
     found = torch.vmap(lambda *of: dorajit.weight_norm(*of, SCALE), dims)(*given)
     for number, norms in enumerate(found):
-        assert_norm(norms, exact(*(one[number] if dim == 0 else one for one, dim in zip(given, dims)), SCALE))
+        assert_norm(norms, exact_norm(*(one[number] if dim == 0 else one for one, dim in zip(given, dims)), SCALE))
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
@@ -69,8 +67,7 @@ def test_functional_ensemble_of_layers_matches_each_layer(device):
         "dorajit.row_norms.default")), ("every", 0.0)])
 def test_selective_checkpointing_with_any_policy_has_right_gradients(device, saved, dropout):
     def policy(context, op, *args, **kwargs):
-        return (CheckpointPolicy.MUST_SAVE if saved in ("every", str(op))
-                else CheckpointPolicy.PREFER_RECOMPUTE)
+        return (CheckpointPolicy.MUST_SAVE if saved in ("every", str(op)) else CheckpointPolicy.PREFER_RECOMPUTE)
     layer = trained_layer(device, dropout)
     x = torch.randn(5, 40, device=device, requires_grad=True)
     trained = [x, *(one for one in layer.parameters() if one.requires_grad)]
@@ -162,8 +159,7 @@ def test_pre_dispatch_traces_contain_operators(function, name):
 
 def test_function_compiled_in_forward_mode_runs_natively_outside(launches):
     torch._dynamo.reset()
-    function = torch.compile(lambda *of: dorajit.fused_dora_compose(*of, SCALE, inplace=False),
-                             backend="aot_eager")
+    function = torch.compile(lambda *of: dorajit.fused_dora_compose(*of, SCALE, inplace=False), backend="aot_eager")
     tensors = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)
     with torch.autograd.forward_ad.dual_level():
         expected = function(*tensors)

@@ -7,7 +7,7 @@ from dorajit import errors
 from dorajit.operations import run
 from dorajit.control import force_native
 from dorajit.operations.table import operations
-from norms_reference import exact
+from reference import exact_norm
 
 WEIGHT_NORM = operations["weight_norm"]
 SCALE = -0.75
@@ -31,7 +31,7 @@ def call(given, magnitude, wanted, dtype=F32):
 @pytest.mark.parametrize("out, columns, rank", [(8, 16, 1), (33, 130, 7), (128, 256, 64)])
 def test_weight_norm_outputs_alone_equal_outputs_together(device, out, columns, rank, types):
     given = factors(out, columns, rank, types, device)
-    norms, magnitude = exact(*given, SCALE), torch.rand(out, device=device) + 0.5
+    norms, magnitude = exact_norm(*given, SCALE), torch.rand(out, device=device) + 0.5
     with force_native():
         norm, = call(given, None, [True, False, False])
         square, = call(given, None, [False, True, False])
@@ -46,7 +46,7 @@ def test_weight_norm_outputs_alone_equal_outputs_together(device, out, columns, 
 def test_weight_norm_of_float64_is_computed_in_float64(device):
     given = factors(9, 33, 5, (F64, F64, F64), device)
     norm, = call(given, None, [True, False, False], F64)
-    torch.testing.assert_close(norm, exact(*given, SCALE), rtol=1e-14, atol=0)
+    torch.testing.assert_close(norm, exact_norm(*given, SCALE), rtol=1e-14, atol=0)
 
 
 def test_weight_norm_of_nearly_cancelling_terms_is_accurate(device):
@@ -55,7 +55,7 @@ def test_weight_norm_of_nearly_cancelling_terms_is_accurate(device):
     norm, = torch.ops.dorajit.weight_norm(weight, a.contiguous(), b.contiguous(), None, -1.0,
                                           [True, False, False, False], F32, F32, F32, F32)
     bound = 2e-6 * weight.norm(dim=1).max().item()
-    torch.testing.assert_close(norm.double(), exact(weight, a, b, -1.0), rtol=0, atol=bound)
+    torch.testing.assert_close(norm.double(), exact_norm(weight, a, b, -1.0), rtol=0, atol=bound)
 
 
 def test_weight_norm_expression_matches_kernel(device):
@@ -69,8 +69,7 @@ def test_weight_norm_expression_matches_kernel(device):
 
 def test_compiled_code_calls_weight_norm(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
-    compiled = torch.compile(lambda *of: call(of, None, [True, False, False])[0], fullgraph=True,
-                             backend="aot_eager")
+    compiled = torch.compile(lambda *of: call(of, None, [True, False, False])[0], fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*given), call(given, None, [True, False, False])[0])
 
 

@@ -118,14 +118,12 @@ def layer_of(kind, rank, device):
     if kind == "linear":
         return dorajit.nn.DoRALinear(nn.Linear(32, 40, device=device), rank), torch.randn(5, 32, device=device)
     if kind == "conv":
-        return (dorajit.nn.DoRAConv2d(nn.Conv2d(4, 40, 3, device=device), rank),
-                torch.randn(2, 4, 6, 6, device=device))
+        return (dorajit.nn.DoRAConv2d(nn.Conv2d(4, 40, 3, device=device), rank), torch.randn(2, 4, 6, 6, device=device))
     if kind == "peft":
         peft = pytest.importorskip("peft")
         return peft.get_peft_model(nn.Sequential(nn.Linear(32, 40, device=device)), peft.LoraConfig(
             use_dora=True, r=rank, target_modules=["0"], init_lora_weights=False)), torch.randn(5, 32, device=device)
-    return (dorajit.nn.DoRAEmbedding(nn.Embedding(32, 40, device=device), rank),
-            torch.randint(32, (5,), device=device))
+    return (dorajit.nn.DoRAEmbedding(nn.Embedding(32, 40, device=device), rank), torch.randint(32, (5,), device=device))
 
 
 @pytest.mark.parametrize("rank", RANKS)
