@@ -69,14 +69,22 @@ def same_numbers():
 @pytest.fixture
 def without_switches(monkeypatch):
     """Unsets PEFT's variables; variables that a test sets are unset after it."""
-    for name in ("PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD", "PEFT_DORA_NORM_CHUNK_MB",
-                 "PEFT_DORA_FWD_CHUNK_MB"):
+    for name in ("PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD", "PEFT_DORA_NORM_CHUNK_MB", "PEFT_DORA_FWD_CHUNK_MB"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     dorajit.invalidate_environment()
     yield
     monkeypatch.undo()
     dorajit.invalidate_environment()
+
+
+@pytest.fixture
+def switch(without_switches, monkeypatch):
+    """A function that sets a variable and makes dorajit read it, as a new process would."""
+    def switch(variable, text):
+        monkeypatch.setenv(variable, text)
+        dorajit.invalidate_environment()
+    return switch
 
 
 @pytest.fixture(scope="session")

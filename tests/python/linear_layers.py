@@ -21,8 +21,12 @@ def operands(device, types=(F32, F32, F32), shape=(5, 24), out=40, rank=3, bias=
     dense = made["weight"].double() + SCALE * made["lora_B"].double() @ made["lora_A"].double()
     made["magnitude"] = (dense.norm(dim=1) * (1 + torch.randn(out) / 4)).to(magnitudes)
     made["bias"] = torch.randn(out).to(base) if bias else None
-    return {name: one if one is None else one.to(device).requires_grad_(name in trained)
-            for name, one in made.items()}
+    return {name: one if one is None else one.to(device).requires_grad_(name in trained) for name, one in made.items()}
+
+
+def operands_and_seed(device, *types, **options):
+    """(operands of 5 rows, the gradient of their output)."""
+    return operands(device, *types, **options), torch.randn(5, 40, device=device)
 
 
 def ours(of):

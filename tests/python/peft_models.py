@@ -6,10 +6,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
-Conv1D = pytest.importorskip("transformers.pytorch_utils",
-                             reason="transformers is not installed").Conv1D
+Conv1D = pytest.importorskip("transformers.pytorch_utils", reason="transformers is not installed").Conv1D
 
 from peft import LoraConfig, get_peft_model
+from perturbed import perturb
 
 
 class Base(nn.Module):
@@ -33,8 +33,7 @@ class Base(nn.Module):
     def example(self, device, dtype=torch.float32):
         if self.kind == "embedding":
             return torch.randint(30, (2, 5), device=device)
-        shape = (2, 5, 20) if self.kind in ("linear", "conv1d_gpt2") else (
-            (2, 4) + (7,) * int(self.kind[4]))
+        shape = (2, 5, 20) if self.kind in ("linear", "conv1d_gpt2") else ((2, 4) + (7,) * int(self.kind[4]))
         return torch.randn(shape, device=device).to(dtype)
 
 
@@ -47,6 +46,12 @@ def adapted(kind, device, dtype=torch.float32, bias=True, autocast=True, **optio
     config = LoraConfig(use_dora=True, target_modules=["layer"], r=4, lora_alpha=8,
                         fan_in_fan_out=kind == "conv1d_gpt2", **options)
     return get_peft_model(base, config, autocast_adapter_dtype=autocast)
+
+
+def model_and_input(kind, device, dtype=torch.float32, trains=True, **options):
+    """(a model whose adapter is not a no-op, its input)."""
+    model = perturb(adapted(kind, device, dtype, **options)).train(trains)
+    return model, model.base_model.model.example(device, dtype)
 
 
 def results(model, x, seed=11):

@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+
+pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
 from peft import LoraConfig, get_peft_model
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -36,20 +39,30 @@ def torchao(dtype, bias, device):
     return model
 
 
-BASES = [plain, nf4, hqq, torchao]
+def int8(dtype, bias, device):
+    layers = pytest.importorskip("bitsandbytes", exc_type=ImportError).nn
+    layer = layers.Linear8bitLt(IN, OUT, bias=bias, has_fp16_weights=False)
+    layer.load_state_dict(nn.Linear(IN, OUT, bias=bias).state_dict())
+    model = nn.Sequential(layer.to(device))
+    model.is_loaded_in_8bit = True
+    return model
+
+
+BASES = [plain, nf4, hqq, torchao]  # those whose layers run as one node
 # Element type of the base, whether adapters are float32, whether autocast is on.
 SETTINGS = [(F32, True, False), (BF16, False, False), (BF16, True, False), (BF16, True, True)]
 
 
-def adapted(base, device, dtype=F32, float32=True, dropout=0.0, bias=True):
+def adapted(base, device, dtype=F32, float32=True, dropout=0.0, bias=True, new=False):
+    """A model with one adapter, which is a no-op if it is `new`."""
     torch.manual_seed(0)
-    config = LoraConfig(r=RANK, use_dora=True, target_modules=["0"], lora_dropout=dropout, init_lora_weights=False)
+    config = LoraConfig(r=RANK, use_dora=True, target_modules=["0"], lora_dropout=dropout, init_lora_weights=new)
     try:
         model = get_peft_model(base(dtype, bias, device), config, autocast_adapter_dtype=float32)
     except ImportError as error:
         pytest.skip(f"this PEFT does not work with this version of the package: {error}")
     with torch.no_grad():
-        for name, one in model.named_parameters():
+        for name, one in () if new else model.named_parameters():
             if "magnitude" in name:
                 one.mul_(1 + 0.05 * torch.randn(one.shape).to(one))
             elif "lora_" in name:

@@ -46,6 +46,17 @@ def norm(w, cross, ba, scale):
     return torch.from_numpy(numpy.sqrt(square.detach().cpu().numpy())).to(w.device)
 
 
+def exact_norm(weight, a, b, scale):
+    """The norms of the rows of weight + scale * b @ a, in float64."""
+    weight, a, b = (one.detach().double().flatten(1) for one in (weight, a, b))
+    return (weight + scale * (b @ a)).norm(dim=1)
+
+
+def assert_norm(found, expected):
+    step = 1e-13 if found.dtype == torch.float64 else 2e-6
+    torch.testing.assert_close(found.double(), expected, rtol=step, atol=0)
+
+
 def assert_sum_close(actual, exact, gain_dtype):
     """Compares d_gain with its float64 value, within the rounding of its type and of a float32 tree."""
     step = torch.finfo(gain_dtype).eps

@@ -23,8 +23,7 @@ def test_public_functions_have_types_and_docstrings():
         assert inspect.getdoc(public), name
         if inspect.isfunction(public):
             signature = inspect.signature(public)
-            missing = [p.name for p in signature.parameters.values()
-                       if p.annotation is inspect.Parameter.empty]
+            missing = [p.name for p in signature.parameters.values() if p.annotation is inspect.Parameter.empty]
             assert not missing and signature.return_annotation is not inspect.Signature.empty, name
 
 
@@ -53,8 +52,7 @@ def test_docstrings_of_operations_state_shapes_types_errors_and_source(name):
 
 def test_docstrings_explain_every_argument():
     functions = [getattr(dorajit, name) for name in dorajit.__all__]
-    functions += [dorajit.FusedDoRAComposeFunction.apply, dorajit.cache.export_to,
-                  dorajit.cache.import_from]
+    functions += [dorajit.FusedDoRAComposeFunction.apply, dorajit.cache.export_to, dorajit.cache.import_from]
     for function in filter(inspect.isroutine, functions):
         for name in inspect.signature(function).parameters:
             assert re.search(rf"\b{name}\b", words(function)), (function, name)

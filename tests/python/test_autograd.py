@@ -35,8 +35,7 @@ def test_training_step_makes_one_launch_forward_and_one_backward(device, launche
     d_out = torch.randn_like(out)
     d_lora, d_base, d_gain = torch.autograd.grad(out, (lora, base, gain), d_out)
     assert launches() == {"backward": 1}
-    to_lora, to_base, to_gain = reference.gradients(d_out, reference.inner(lora, base, SCALE), gain,
-                                                    SCALE)
+    to_lora, to_base, to_gain = reference.gradients(d_out, reference.inner(lora, base, SCALE), gain, SCALE)
     assert torch.equal(d_lora, to_lora) and torch.equal(d_base, to_base)
     reference.assert_sum_close(d_gain, to_gain, gain_dtype)
 
@@ -88,17 +87,13 @@ def test_second_gradients_of_some_operands_pass_gradgradcheck(device, wanted):
     assert torch.autograd.gradgradcheck(lambda *t: composed("class", *t, 0.7), tensors)
 
 
-def test_other_functions_pass_gradgradcheck(device):
-    d_out, inner, gain = operands((4, 6), device, torch.float64, grad=True)
-    assert torch.autograd.gradcheck(lambda *t: dorajit.compose_backward(*t, 0.7), (d_out, inner, gain))
-    assert torch.autograd.gradgradcheck(lambda *t: dorajit.compose_backward(*t, 0.7),
-                                        (d_out, inner, gain))
-    assert torch.autograd.gradgradcheck(lambda *t: dorajit.fused_dora_forward_and_inner(*t, 0.7),
-                                        (d_out, inner, gain))
-    terms = [torch.rand(9, device=device, dtype=torch.float64).add_(1).requires_grad_()
-             for _ in range(3)]
-    assert torch.autograd.gradcheck(lambda *t: dorajit.fused_norm_assembly(*t, 0.7), terms)
-    assert torch.autograd.gradgradcheck(lambda *t: dorajit.fused_norm_assembly(*t, 0.7), terms)
+def test_other_functions_pass_gradcheck_and_gradgradcheck(device):
+    tensors = operands((4, 6), device, torch.float64, grad=True)
+    terms = [torch.rand(9, device=device, dtype=torch.float64).add_(1).requires_grad_() for _ in range(3)]
+    for function, given in ((dorajit.compose_backward, tensors), (dorajit.fused_dora_forward_and_inner, tensors),
+                            (dorajit.fused_norm_assembly, terms)):
+        for check in torch.autograd.gradcheck, torch.autograd.gradgradcheck:
+            assert check(lambda *t, function=function: function(*t, 0.7), given)
 
 
 def test_norm_assembly_clamped_square_has_zero_gradient(device):
@@ -121,11 +116,9 @@ def test_backward_incoming_gradient_may_have_any_strides(launches, make):
     with dorajit.force_native():
         make(composed("class", *tensors))
     assert launches() == {"compose_inner": 1, "backward": 1}
-    found = [tensor.grad for tensor in tensors]
     lora, base, gain = plain = [tensor.detach().requires_grad_() for tensor in tensors]
     make((gain - 1) * base + gain * (SCALE * lora))
-    for one, tensor in zip(found, plain):
-        torch.testing.assert_close(one, tensor.grad)
+    torch.testing.assert_close([one.grad for one in tensors], [one.grad for one in plain])
 
 
 def test_compose_in_place_on_leaf_that_requires_grad_raises(device):
@@ -268,8 +261,7 @@ def test_compose_under_torch_func_transforms_matches_expression(device):
                       lambda f: func.hessian(f, argnums=2),
                       lambda f: lambda *t: func.jvp(f, t, t),
                       lambda f: func.vmap(func.grad(f, argnums=2), in_dims=(0, 0, None))):
-        torch.testing.assert_close(transform(loss)(lora, base, gain),
-                                   transform(plain)(lora, base, gain))
+        torch.testing.assert_close(transform(loss)(lora, base, gain), transform(plain)(lora, base, gain))
 
 
 def test_compose_supports_batched_gradients_and_forward_mode(device):

@@ -9,8 +9,6 @@ import torch
 from dorajit import control
 from torch import nn
 
-pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
-
 import peft_models
 from perturbed import perturb
 from recipes import BASES, BF16, F32, IN, OUT, RANK, adapted, assert_near, hqq, is_node, nf4, plain, step
@@ -134,15 +132,13 @@ def test_unknown_choice_raises_and_changes_nothing(name, value):
 
 
 @pytest.mark.parametrize("name", control.CHOICES)
-def test_environment_makes_a_choice(monkeypatch, name):
+def test_environment_makes_a_choice(switch, monkeypatch, name):
     default, other = control.CHOICES[name]
     variable = f"DORAJIT_{name.upper()}"
-    monkeypatch.setenv(variable, other)
-    dorajit.invalidate_environment()
+    switch(variable, other)
     assert getattr(control.state, name) == other
-    monkeypatch.setenv(variable, "both")
     with pytest.warns(RuntimeWarning, match=f"{variable} is 'both'"):
-        dorajit.invalidate_environment()
+        switch(variable, "both")
     assert getattr(control.state, name) == default
     monkeypatch.delenv(variable)
     dorajit.invalidate_environment()

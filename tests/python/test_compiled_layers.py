@@ -5,7 +5,7 @@ import contextlib
 import dorajit
 import pytest
 import torch
-from compiled_graphs import Graphs
+from observers import Graphs
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

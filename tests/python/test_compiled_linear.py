@@ -2,11 +2,11 @@
 
 import itertools
 
-import dorajit
 import pytest
 import torch
-from compiled_graphs import Graphs
-from linear_layers import (BF16, F32, F64, MIXES, NAMES, SCALE, assert_near, exact, operands, ours, step, trained)
+from observers import Graphs
+from linear_layers import (BF16, F32, F64, MIXES, NAMES, SCALE, assert_near, exact, operands, operands_and_seed, ours,
+                           step, trained)
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
@@ -24,8 +24,7 @@ def compiled(function, **options):
 
 
 def all_equal(found, expected):
-    return all(one.dtype is other.dtype and torch.equal(one, other)
-               for one, other in zip(found, expected, strict=True))
+    return all(one.dtype is other.dtype and torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("types", MIXES)
@@ -45,8 +44,7 @@ def test_compiled_dora_linear_has_the_bits_of_the_eager_node(device, layer_launc
 
 @pytest.mark.parametrize("base", [F32, F64])
 def test_compiled_dora_linear_under_autocast_matches_eager(device, base):
-    of = operands(device, (base, F32, F32))
-    seed = torch.randn(5, 40, device=device)
+    of, seed = operands_and_seed(device, (base, F32, F32))
     function, graphs = compiled(ours)
     with torch.autocast(device, dtype=BF16):
         expected = step(ours, of, seed)
@@ -78,8 +76,7 @@ SUBSETS = [subset for count in range(1, 5) for subset in itertools.combinations(
 @pytest.mark.parametrize("wanted", SUBSETS, ids="-".join)
 @pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32)])
 def test_compiled_dora_linear_saves_only_needed_outputs(device, wanted, types):
-    of = operands(device, types, trained=wanted)
-    seed = torch.randn(5, 40, device=device)
+    of, seed = operands_and_seed(device, types, trained=wanted)
     expected = step(ours, of, seed)
     function, graphs = compiled(ours)
     assert all_equal(step(function, of, seed), expected)
@@ -111,8 +108,7 @@ def test_compiled_dora_linear_with_dynamic_shapes_is_compiled_once(device):
 
 @pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B", "magnitude"])
 def test_compiled_dora_linear_uses_written_weights(device, name):
-    of = operands(device)
-    seed = torch.randn(5, 40, device=device)
+    of, seed = operands_and_seed(device)
     function, _ = compiled(ours)
     step(function, of, seed)
     of[name].data.mul_(1.5)
@@ -120,8 +116,7 @@ def test_compiled_dora_linear_uses_written_weights(device, name):
 
 
 def test_compiled_dora_linear_in_checkpoint_matches_eager(device):
-    of = operands(device)
-    seed = torch.randn(5, 40, device=device)
+    of, seed = operands_and_seed(device)
     function, graphs = compiled(lambda of: checkpoint(ours, of, use_reentrant=False))
     assert all_equal(step(function, of, seed), step(ours, of, seed))
     assert graphs.operators() == {"forward": [FORWARD], "backward": [FORWARD, BACKWARD]}
@@ -130,8 +125,7 @@ def test_compiled_dora_linear_in_checkpoint_matches_eager(device):
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_compiled_dora_linear_in_eager_checkpoint_matches_eager(device, reentrant):
-    of = operands(device)
-    seed = torch.randn(5, 40, device=device)
+    of, seed = operands_and_seed(device)
     function, _ = compiled(ours)
     found = {name: one if one is None else one.detach().clone().requires_grad_(one.requires_grad)
              for name, one in of.items()}
@@ -141,21 +135,18 @@ def test_compiled_dora_linear_in_eager_checkpoint_matches_eager(device, reentran
 
 @pytest.mark.parametrize("trained_one", ["weight", "bias"])
 def test_compiled_dora_linear_with_trained_weight_or_bias_is_composed(device, trained_one):
-    of = operands(device, trained=[*NAMES, trained_one])
-    seed = torch.randn(5, 40, device=device)
+    of, seed = operands_and_seed(device, trained=[*NAMES, trained_one])
     function, graphs = compiled(ours)
     assert_near(step(function, of, seed), step(ours, of, seed), 1e-5)
     assert FORWARD not in graphs.operators()["forward"]
 
 
-@pytest.mark.parametrize("switch", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])
-def test_compiled_dora_linear_obeys_switches(device, without_switches, monkeypatch, switch):
-    of = operands(device)
-    seed = torch.randn(5, 40, device=device)
+@pytest.mark.parametrize("variable", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])
+def test_compiled_dora_linear_obeys_switches(device, switch, variable):
+    of, seed = operands_and_seed(device)
     function, graphs = compiled(ours)
     expected = step(function, of, seed)
-    monkeypatch.setenv(switch, "0")
-    dorajit.invalidate_environment()
+    switch(variable, "0")
     assert_near(step(function, of, seed), expected, 1e-5)
     assert len(graphs.forward) == 2 and graphs.operators()["forward"].count(FORWARD) == 1
 
@@ -239,21 +230,11 @@ def not_reached(graph, _):
     pytest.fail("tensors that do not go together were compiled")
 
 
-@pytest.mark.parametrize("name, wrong", [("x", (5, 23)), ("lora_A", (3, 23)), ("lora_B", (39, 3)), ("magnitude", (39,)),
-                                         ("bias", (39,))])
-def test_mismatched_shapes_raise_while_compiling(device, name, wrong):
-    of = {**operands(device), name: torch.randn(wrong, device=device)}
-    with pytest.raises(Exception, match=f"argument `{name}` has shape"):
-        torch.compile(ours, backend=not_reached, fullgraph=True)(of)
-
-
-def test_mixed_types_raise_while_compiling(device):
-    of = {**operands(device), "x": torch.randn(5, 24, device=device, dtype=BF16)}
-    with pytest.raises(Exception, match="give both one type"):
-        torch.compile(ours, backend=not_reached, fullgraph=True)(of)
-
-
-def test_factor_that_is_no_matrix_raises_while_compiling(device):
-    of = {**operands(device), "lora_A": torch.randn(3, 24, 1, device=device)}
-    with pytest.raises(Exception, match="linear"):
+@pytest.mark.parametrize("name, wrong, words", [
+    *((name, torch.ones(shape), f"argument `{name}` has shape") for name, shape in (
+        ("x", (5, 23)), ("lora_A", (3, 23)), ("lora_B", (39, 3)), ("magnitude", (39,)), ("bias", (39,)))),
+    ("x", torch.ones(5, 24, dtype=BF16), "give both one type"), ("lora_A", torch.ones(3, 24, 1), "linear")])
+def test_bad_operands_raise_while_compiling(device, name, wrong, words):
+    of = {**operands(device), name: wrong.to(device)}
+    with pytest.raises(Exception, match=words):
         torch.compile(ours, backend=not_reached, fullgraph=True)(of)

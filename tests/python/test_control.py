@@ -1,4 +1,4 @@
-"""Switches by environment variables and by contexts."""
+"""Switches by environment variables and by contexts, and memory budgets."""
 
 import json
 import os
@@ -10,25 +10,14 @@ import pytest
 import reference
 import torch
 from dorajit import control, testing
+from dorajit.layers import tiers
 from reference import SCALE, operands
-
-
-@pytest.fixture
-def environment(monkeypatch):
-    """Sets variables and makes dorajit read them again, as a new process would."""
-    def set_variables(**variables):
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        control.state.read_environment()
-    yield set_variables
-    monkeypatch.undo()
-    control.state.read_environment()
 
 
 @pytest.mark.parametrize("value, native", [("1", True), ("true", True), ("TRUE", True), ("", True),
                                            ("0", False), ("false", False), ("False", False)])
-def test_variable_fused_switches_kernels(environment, launches, value, native):
-    environment(PEFT_DORA_FUSED=value)
+def test_variable_fused_switches_kernels(switch, launches, value, native):
+    switch("PEFT_DORA_FUSED", value)
     tensors = operands((4, 8), "cpu", grad=True)
     out = dorajit.fused_dora_compose_autograd(*tensors, SCALE)
     assert torch.equal(out, reference.compose(*tensors, SCALE))
@@ -37,24 +26,19 @@ def test_variable_fused_switches_kernels(environment, launches, value, native):
 
 
 @pytest.mark.parametrize("value, native", [("1", True), ("0", False), ("FALSE", False)])
-def test_variable_fused_backward_switches_the_backward_pass(environment, launches, value, native):
-    environment(PEFT_DORA_FUSED_BACKWARD=value)
+def test_variable_fused_backward_switches_the_backward_pass(switch, launches, value, native):
+    switch("PEFT_DORA_FUSED_BACKWARD", value)
     tensors = operands((4, 8), "cpu", grad=True)
-    for call in (dorajit.fused_dora_compose_autograd,
+    for call in (dorajit.fused_dora_compose_autograd, lambda *of: dorajit.fused_dora_compose(*of, inplace=False),
                  lambda *of: dorajit.fused_dora_forward_and_inner(*of)[0]):
         call(*tensors, SCALE).sum().backward()
         assert launches() == ({"compose_inner": 1, "backward": 1} if native else {})
     answer = dorajit.explain_dispatch(*tensors, operation="compose_inner")
     assert answer.path == ("native" if native else "torch")
+    dorajit.fused_dora_compose(*operands((4, 8), "cpu"), SCALE)
     with torch.no_grad():
         dorajit.fused_dora_compose(*tensors, SCALE)
-    assert launches() == {"compose": 1}
-
-
-def test_variable_with_invalid_value_warns_with_the_value(environment):
-    with pytest.warns(RuntimeWarning, match="PEFT_DORA_FUSED is 'maybe'"):
-        environment(PEFT_DORA_FUSED="maybe")
-    assert control.state.enabled
+    assert launches() == {"compose": 2}
 
 
 def test_disabled_and_force_native_contexts_nest(launches):
@@ -133,13 +117,13 @@ os._exit(0)
     assert printed.split() == ["0"] * 30
 
 
-def test_environment_changed_inside_context_applies_after_it(environment, launches):
+def test_environment_changed_inside_context_applies_after_it(switch, launches):
     with dorajit.disabled():
-        environment(PEFT_DORA_FUSED="1")
+        switch("PEFT_DORA_FUSED", "1")
         assert not control.state.enabled
     assert control.state.enabled
     with dorajit.force_native():
-        environment(PEFT_DORA_FUSED="0")
+        switch("PEFT_DORA_FUSED", "0")
         assert control.state.enabled
     assert not control.state.enabled
 
@@ -213,20 +197,8 @@ assert right() and dorajit.cache.stats()["winners"] == 0
 print(ascii(os.fsencode(dorajit.cache.path)), os.path.isdir(dorajit.cache.path))
 """
     folder = str(tmp_path / "c\u00f6")
-    printed = processes.run(program, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0",
-                            DORAJIT_CACHE_DIR=folder)
+    printed = processes.run(program, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", DORAJIT_CACHE_DIR=folder)
     assert printed == f"{ascii(os.fsencode(folder))} True"
-
-
-def test_cache_deleted_while_running_does_not_fail_calls(tmp_path):
-    program = """
-import shutil
-assert right()
-shutil.rmtree(dorajit.cache.path)
-assert right() and dorajit.fused_norm_assembly(gain, gain, gain, 0.5)[0].isfinite().all()
-print("fine")
-"""
-    assert processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path / "cache")) == "fine"
 
 
 def test_invalid_variable_raises_error_with_its_name():
@@ -279,9 +251,8 @@ def test_warmup_compiles_kernels_of_later_calls(device):
         dorajit.warmup("compose_residual", *tensors, tensors[2].to(torch.float8_e4m3fn))
 
 
-def test_explain_dispatch_names_the_switch_of_the_backward_pass(device, launches, without_switches, monkeypatch):
-    monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
-    dorajit.invalidate_environment()
+def test_explain_dispatch_names_the_switch_of_the_backward_pass(device, launches, switch):
+    switch("PEFT_DORA_FUSED_BACKWARD", "0")
     lora, base, gain = operands((4, 8), device, grad=True)
     for operation in ("compose", "compose_residual"):
         answer = dorajit.explain_dispatch(lora, base, gain, operation)
@@ -305,7 +276,73 @@ def test_warmup_of_backward_accepts_types_of_gradients(device):
     out = dorajit.fused_dora_compose_residual(lora, result, gain, SCALE)
     torch.autograd.grad(out, (lora, result, gain), torch.ones_like(out))
     after = testing.statistics()
-    assert after["builtin_kernels"] + after["compilations"] == (before["builtin_kernels"]
-                                                                + before["compilations"])
+    assert after["builtin_kernels"] + after["compilations"] == (before["builtin_kernels"] + before["compilations"])
     with pytest.raises(TypeError, match="`inner` is None"):
         dorajit.warmup("residual_backward", result, None, gain)
+
+
+# --- budgets and tiers ---------------------------------------------------------------------------
+
+BUDGETS = [("norm", "PEFT_DORA_NORM_CHUNK_MB"), ("forward", "PEFT_DORA_FWD_CHUNK_MB")]
+
+def functions(kind):
+    return (getattr(dorajit, f"set_dora_{kind}_threshold_mb"),
+            getattr(dorajit, f"get_dora_{kind}_threshold_mb"),
+            getattr(dorajit, f"get_dora_{kind}_threshold_bytes"))
+
+
+@pytest.mark.parametrize("kind, variable", BUDGETS)
+def test_thresholds_are_set_read_and_checked(kind, variable, switch, monkeypatch):
+    set_mb, get_mb, get_bytes = functions(kind)
+    assert get_mb() == 256 and get_bytes() == 256 << 20
+    monkeypatch.setenv(variable, "64")
+    assert get_mb() == 256  # the variable is read only once
+    switch(variable, "64")
+    assert get_mb() == 64
+    for mb in (16, 65536):
+        set_mb(mb)
+        assert get_mb() == mb
+    for mb in (15, 65537, -1, 2.5, "64", None, True):
+        with pytest.raises(ValueError, match="from 16 to 65536"):
+            set_mb(mb)
+    assert get_mb() == 65536
+
+
+@pytest.mark.parametrize("kind, variable", BUDGETS)
+@pytest.mark.parametrize("text", ["12", "many", "70000"])
+def test_threshold_variable_with_invalid_value_warns(kind, variable, text, switch):
+    switch(variable, text)
+    with pytest.warns(RuntimeWarning, match=variable):
+        assert functions(kind)[1]() == 256
+
+
+def way(training):
+    lora = torch.zeros(2, 4, requires_grad=training)
+    return tiers.tier(lora, torch.zeros(2, 4), torch.ones(4))
+
+
+@pytest.mark.parametrize("variable, text, training, inference", [
+    (None, None, tiers.TRAINING, tiers.INFERENCE), ("PEFT_DORA_FUSED", "0", tiers.EAGER, tiers.EAGER),
+    ("PEFT_DORA_FUSED", "False", tiers.EAGER, tiers.EAGER),
+    ("PEFT_DORA_FUSED", "TRUE", tiers.TRAINING, tiers.INFERENCE),
+    ("PEFT_DORA_FUSED_BACKWARD", "0", tiers.EAGER, tiers.INFERENCE),
+    ("PEFT_DORA_FUSED_BACKWARD", "1", tiers.TRAINING, tiers.INFERENCE)])
+def test_variables_select_the_tier(switch, variable, text, training, inference):
+    if variable:
+        switch(variable, text)
+    assert way(training=True) == training and way(training=False) == inference
+    with torch.no_grad():
+        assert way(training=True) == inference
+
+
+def test_kernels_off_launches_nothing(device, launches, switch):
+    layer = dorajit.nn.DoRALinear(torch.nn.Linear(16, 8, device=device), 2)
+    x = torch.randn(3, 16, device=device)
+    launches()
+    layer(x).sum().backward()
+    assert launches() == {"weight_norm": 1, "compose_residual": 1, "magnitude_backward": 1}
+    switch("PEFT_DORA_FUSED", "0")
+    layer(x).sum().backward()
+    with torch.no_grad():
+        layer(x)
+    assert launches() == {}

@@ -8,7 +8,7 @@ import dorajit
 import numpy
 import pytest
 import torch
-from reference import SCALE, compose, operands
+from reference import SCALE, operands
 
 lora, base, gain = (torch.randn(4, 8), torch.randn(4, 8), torch.ones(8))
 
@@ -96,12 +96,6 @@ def test_impossible_sizes_raise():
                 call()
 
 
-def test_tensor_with_too_many_dimensions_runs_in_pytorch(launches):
-    many = torch.randn((1,) * 20 + (4, 8))
-    out = dorajit.fused_dora_compose(many, many.clone(), gain, 0.5, inplace=False)
-    assert torch.equal(out, compose(many, many, gain, 0.5)) and launches() == {}
-
-
 @pytest.mark.parametrize("call", [
     lambda gone: dorajit.fused_dora_compose(gone, base, gain, 0.5),
     lambda gone: dorajit.fused_dora_compose(gone, base, gain, 0.5, inplace=False),
@@ -130,15 +124,6 @@ def test_warmup_with_bad_arguments_raises(wanted):
         dorajit.warmup("backward", lora, base, gain, wanted=wanted)
     with pytest.raises(ValueError, match="`operation` is"):
         dorajit.warmup([], lora, base, gain)
-
-
-@pytest.mark.parametrize("scale", [float("nan"), float("inf")])
-def test_nan_scale_propagates(launches, scale):
-    tensors = [lora, base, 1 + torch.arange(8) / 8]
-    out = dorajit.fused_dora_compose(*tensors, scale, inplace=False)
-    assert torch.equal(out.isnan(), compose(*tensors, scale).isnan()) and not out.isfinite().any()
-    assert dorajit.fused_norm_assembly(*(gain,) * 3, float("nan"))[0].isnan().all()
-    assert launches() == {"compose": 1, "norm_assembly": 1}
 
 
 def test_exceptions_keep_status_and_log_when_pickled():

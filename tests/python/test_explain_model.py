@@ -12,8 +12,9 @@ from torch import nn
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 import peft_models
+from observers import Dispatching
 from peft import LoraConfig, get_peft_model
-from recipes import BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, is_node, nf4, plain
+from recipes import BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, int8, is_node, nf4, plain
 
 
 def layer_of(model):
@@ -84,13 +85,8 @@ def test_explanation_of_a_changed_layer_agrees_with_its_forward_pass(device, lau
     ("mode", "observes the layer"), ("global hook", "runs global module hooks"), ("no_grad", None)])
 def test_explanation_follows_the_state_of_the_process(device, monkeypatch, how, reason):
     from dorajit.control import state
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            return func(*args, **(kwargs or {}))
     contexts = {"disabled": dorajit.disabled, "backward": lambda: state.switches["fused_backward"].override(False),
-                "mode": Mode, "no_grad": torch.no_grad,
+                "mode": Dispatching, "no_grad": torch.no_grad,
                 "global hook": lambda: nn.modules.module.register_module_forward_hook(lambda *_: None)}
     model, layer = adapted(plain, device), dorajit.nn.DoRALinear(nn.Linear(IN, OUT, device=device), RANK)
     with dorajit.patch_peft(strict=True):
@@ -112,10 +108,12 @@ def test_recipes_are_explained_as_nodes_before_any_forward_pass(device, launches
         assert [one.path for one in dorajit.explain_dispatch(model).values()] == ["node"]
 
 
-def test_int8_base_is_explained(device):
-    from test_peft_quantized import adapted as adapted_to, int8
+def test_int8_of_bitsandbytes_stays_composed_and_is_explained(device):
+    """Its product quantizes x, too, so it is not that of a dequantized weight."""
+    model = adapted(int8, device)
     with dorajit.patch_peft(strict=True):
-        made, = dorajit.explain_dispatch(adapted_to(int8, device)).values()
+        made, = dorajit.explain_dispatch(model).values()
+        assert not is_node(model(torch.randn(3, IN, device=device, requires_grad=True)))
     assert made.path == "composed" and "Linear8bitLt has no node" in made.reason
 
 
@@ -136,6 +134,8 @@ def test_every_kind_of_layer_is_explained(device, kind):
         if kind != "embedding":
             x = model.base_model.model.example(device).requires_grad_()
             assert is_node(model(x)) == (made.path == "node")
+            hook(model.base_model.model.layer.base_layer)
+            assert not is_node(model(x))
 
 
 def test_layers_of_nn_are_explained():
@@ -189,9 +189,11 @@ def test_layers_in_wrappers_are_counted_once():
             assert list(dorajit.explain_dispatch(Wrapper(layer))) == ["module"]
 
 
-def test_model_without_layers_raises():
+def test_model_without_layers_or_with_other_arguments_raises():
     with pytest.raises(ValueError, match="a model without DoRA layers"):
         dorajit.explain_dispatch(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="a model takes no other arguments"):
+        dorajit.explain_dispatch(adapted(plain, "cpu"), torch.ones(3))
 
 
 # --- the line at the first call ------------------------------------------------------------------
@@ -250,11 +252,6 @@ def test_active_adapter_without_dora_is_left_to_peft():
             "base_model.model.0": ("peft", "the active adapters are not DoRA")}
 
 
-def test_model_with_other_arguments_raises():
-    with pytest.raises(TypeError, match="a model takes no other arguments"):
-        dorajit.explain_dispatch(adapted(plain, "cpu"), torch.ones(3))
-
-
 def test_first_call_sees_autocast_and_is_not_traced(caplog, fresh_compiler):
     model = adapted(plain, "cpu", F32)
     x = torch.randn(3, IN)
@@ -267,7 +264,6 @@ def test_first_call_sees_autocast_and_is_not_traced(caplog, fresh_compiler):
 
 def test_model_for_a_task_logs_its_first_call(caplog):
     transformers = pytest.importorskip("transformers")
-    from peft import LoraConfig, get_peft_model
     config = transformers.LlamaConfig(vocab_size=16, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
                                       num_attention_heads=2, num_key_value_heads=2)
     model = get_peft_model(transformers.LlamaForCausalLM(config), LoraConfig(

@@ -8,11 +8,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
-
-from peft_models import KINDS, adapted, assert_same, results
-from perturbed import perturb
-from test_routes import Dispatching
+from observers import Dispatching
+from peft_models import KINDS, assert_same, model_and_input, results
 
 SWITCHES = [contextlib.nullcontext, dorajit.disabled]
 pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
@@ -31,7 +28,7 @@ def switch(request):
 @pytest.fixture
 def model(kind, device, switch):
     with dorajit.patch_peft(strict=True), switch():
-        yield perturb(adapted(kind, device)).eval()
+        yield model_and_input(kind, device)[0].eval()
 
 
 def example(model):
@@ -74,19 +71,13 @@ def test_model_is_exported_to_onnx(model, dynamo):
 
 
 def test_disabled_model_runs_no_operator_of_dorajit(kind, device):
-    model = perturb(adapted(kind, device))
-    x, seen, graphs = example(model), set(), []
-
-    class Seeing(Dispatching):
-        def __torch_dispatch__(self, function, *rest):
-            seen.add(function.namespace)
-            return super().__torch_dispatch__(function, *rest)
-
+    model, x = model_and_input(kind, device)
+    graphs = []
     with dorajit.patch_peft(strict=True), dorajit.disabled():
         expected = results(model, x)
-        with Seeing():
+        with Dispatching() as mode:
             assert_same(results(model, x), expected, 1e-5)
-        assert seen and "dorajit" not in seen
+        assert mode.seen and not [one for one in mode.seen if one.startswith("dorajit.")]
         torch._dynamo.reset()
         model.compile(backend=lambda graph, _: graphs.append(graph.code) or graph)
         assert_same(results(model, x), expected, 1e-5)
@@ -100,8 +91,7 @@ def flops(model, x):
 
 
 def test_flops_of_a_model_are_those_of_peft_without_products_with_the_identity(kind, device):
-    model = perturb(adapted(kind, device))
-    x = example(model)
+    model, x = model_and_input(kind, device)
     expected = flops(model, x)
     if kind in ("linear", "conv1d_gpt2"):
         expected -= 2 * 20 * 20 * 4  # PEFT multiplies lora_A with the identity matrix

@@ -1,8 +1,12 @@
-"""Trainers of other projects under DORAJIT_PATCH_PEFT, without a line about dorajit in their programs, and plug-ins."""
+"""Trainers of other projects under DORAJIT_PATCH_PEFT, without a line about dorajit in their programs, plug-ins, and a
+quick part of PEFT's own DoRA tests, with the patch; `./dev pytest --upstream` runs all of them."""
 
 import importlib.util
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 from environments import run
@@ -11,6 +15,9 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "upstream"))
+
+import run as upstream_run
 
 
 def needs(*packages):
@@ -267,3 +274,44 @@ def test_plugin_file_of_ms_swift_patches_once(interpreter, tmp_path):
     needs("swift")
     (tmp_path / "main.py").write_text(SWIFT)
     assert run(interpreter, tmp_path / "main.py", value=None, HOME=str(tmp_path)).stdout.splitlines()[-1] == "1"
+
+
+# --- PEFT's own tests ----------------------------------------------------------------------------
+
+# Test modules that are collected quickly and run layers of all kinds.
+QUICK = ["tests/test_lora_variants.py", "tests/test_helpers.py"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder for PEFT's distribution: that of `./dev` if it is set, else a temporary one."""
+    given = os.environ.get("DORAJIT_UPSTREAM")
+    return pathlib.Path(given) if given else tmp_path_factory.mktemp("upstream")
+
+
+def upstream(folder, *arguments):
+    done = subprocess.run([sys.executable, upstream_run.__file__, folder, *arguments],
+                          capture_output=True, text=True, check=False)
+    if done.returncode == upstream_run.NOT_TO_BE_HAD:
+        pytest.skip(done.stderr.strip())
+    return done
+
+
+def test_upstream_tests_pass_with_kernels(folder):
+    done = upstream(folder, *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = next(line for line in done.stdout.splitlines() if line.startswith("dorajit: "))
+    ran, rest = told.removeprefix("dorajit: ").split(" tests ran DoRA layers: ")
+    assert int(ran) > 0 and rest.startswith(f"{ran} by kernels"), told
+
+
+def test_upstream_tests_fail_without_kernels(folder, monkeypatch):
+    """Otherwise passing would prove nothing."""
+    monkeypatch.setenv("PEFT_DORA_FUSED", "0")
+    done = upstream(folder, QUICK[0], "-k", "dora_params_have_gradients")
+    assert done.returncode == 1 and "no kernel was launched" in done.stdout
+
+
+def test_unavailable_version_of_peft_raises(tmp_path):
+    with pytest.raises(OSError, match="PEFT 0.0.0 cannot be fetched"):
+        upstream_run.tests_of("0.0.0", tmp_path)

@@ -44,8 +44,7 @@ CHANGES = [
     lambda one: torch.nested.nested_tensor([one, one]) if one.dim() else one,
     freed, expired,
 ]
-OTHERS = [None, 1.5, "x", b"x", [1.0], (), {}, object(), math.nan, 2**70, lora.numpy(), torch.float32,
-          lora, base, gain]
+OTHERS = [None, 1.5, "x", b"x", [1.0], (), {}, object(), math.nan, 2**70, lora.numpy(), torch.float32, lora, base, gain]
 
 
 def anything(choose):
@@ -66,8 +65,7 @@ def some(choose, right):
 
 
 def scale(choose):
-    return choose.choice([0.5] * 6 + [2, math.nan, math.inf, -0.0, 1e308, 10**400, None, "y", True,
-                                      torch.ones(())])
+    return choose.choice([0.5] * 6 + [2, math.nan, math.inf, -0.0, 1e308, 10**400, None, "y", True, torch.ones(())])
 
 
 def call(choose):
@@ -111,8 +109,7 @@ def test_random_calls_of_the_extension_module_do_not_crash():
     """With any tensors; its callers guarantee that the scale is a float."""
     choose = random.Random(11)
     for _ in range(ROUNDS):
-        name, count = choose.choice([("compose", 4), ("compose_inner", 5), ("backward", 6),
-                                     ("norm_assembly", 4)])
+        name, count = choose.choice([("compose", 4), ("compose_inner", 5), ("backward", 6), ("norm_assembly", 4)])
         right = [lora.clone(), base, gain, torch.empty_like(lora), torch.empty_like(lora), gain.clone()]
         try:
             getattr(_native, name)(*some(choose, right[:count]), 0.5)

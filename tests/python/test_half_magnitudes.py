@@ -10,7 +10,7 @@ from torch import nn
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from recipes import BF16, F32, IN, OUT, RANK, adapted, is_node, plain
 
 from dorajit.peft import report

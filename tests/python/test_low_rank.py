@@ -1,5 +1,6 @@
 """The operation compose_low_rank: the composition over a low-rank product that is never in memory."""
 
+import dorajit
 import pytest
 import torch
 from dorajit import errors
@@ -9,6 +10,7 @@ from dorajit.operations.table import operations
 LOW_RANK = operations["compose_low_rank"]
 SCALE = -0.75
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 ROUNDING = {BF16: 2 ** -8, F16: 2 ** -11, F32: 2e-6}
 
 
@@ -52,7 +54,6 @@ def test_compose_low_rank_may_write_into_the_base_result(device):
 
 
 def test_compose_low_rank_operator_matches_kernel_and_expression(device):
-    import dorajit
     given = operands(40, 96, 12, BF16, BF16, device)
     out, inner = torch.ops.dorajit.compose_low_rank_inner(*given, SCALE)
     assert torch.equal(torch.ops.dorajit.compose_low_rank(*given, SCALE), out)
@@ -64,7 +65,6 @@ def test_compose_low_rank_operator_matches_kernel_and_expression(device):
 
 
 def test_compose_low_rank_with_scale_0_ignores_the_product(device):
-    import dorajit
     low, *rest = operands(9, 24, 5, BF16, BF16, device)
     low[0, 0] = float("inf")
     by_kernel = torch.ops.dorajit.compose_low_rank(low, *rest, 0.0)
@@ -79,11 +79,10 @@ def most_rank(rank):
     return 1024 if torch.cuda.get_device_capability() == (9, 0) and rank % 8 == 0 else 384
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("rank", [1, 16, 384, 385, 392, 1024, 1032])
 @pytest.mark.parametrize("adapters", [BF16, F32])
 def test_layers_call_compose_low_rank_up_to_the_highest_rank(launches, rank, adapters):
-    import dorajit
     is_served = rank <= most_rank(rank)
     layer = dorajit.nn.DoRALinear(torch.nn.Linear(64, 96, device="cuda", dtype=BF16), rank, dtype=adapters)
     launches()
@@ -95,9 +94,8 @@ def test_layers_call_compose_low_rank_up_to_the_highest_rank(launches, rank, ada
         assert "compose_low_rank" not in launches()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_layers_with_unaligned_rows_call_compose_low_rank_up_to_rank_384(launches):
-    import dorajit
     for rank in (384, 392):
         layer = dorajit.nn.DoRALinear(torch.nn.Linear(64, 97, device="cuda", dtype=BF16), rank, dtype=BF16)
         launches()
@@ -105,7 +103,7 @@ def test_layers_with_unaligned_rows_call_compose_low_rank_up_to_rank_384(launche
         assert launches().get("compose_low_rank", 0) == (rank == 384)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_compose_low_rank_accepts_single_row_of_any_stride():
     low, b, result, gain, _ = operands(1, 264, 72, BF16, BF16, "cuda", has_bias=False)
     def widened(row):  # a row of a matrix with unaligned rows
@@ -118,7 +116,7 @@ def test_compose_low_rank_accepts_single_row_of_any_stride():
     assert torch.equal(*first)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_layers_raise_errors_of_compose_low_rank(monkeypatch):
     from dorajit.layers import low_rank
     def fail(*_):
@@ -129,8 +127,10 @@ def test_layers_raise_errors_of_compose_low_rank(monkeypatch):
         low_rank.compose_over(low, b, result, gain, None, SCALE, True)
 
 
-def test_compose_low_rank_of_other_types_raises_and_has_an_expression(device):
-    import dorajit
+def test_compose_low_rank_with_bad_factors_raises(device):
+    low, b, *rest = operands(16, 64, 4, BF16, BF16, device)
+    with pytest.raises(ValueError, match="`lora_B`"):
+        torch.ops.dorajit.compose_low_rank(low, b[:, :3].contiguous(), *rest, SCALE)
     given = operands(9, 24, 5, F32, F32, device)
     with pytest.raises(errors.Error, match="`low` and `lora_B`"):
         torch.ops.dorajit.compose_low_rank(*given, SCALE)
@@ -143,9 +143,3 @@ def test_compiled_code_calls_compose_low_rank(device):
     compiled = torch.compile(lambda *of: torch.ops.dorajit.compose_low_rank(*of, SCALE), fullgraph=True,
                              backend="aot_eager")
     assert torch.equal(compiled(*given), torch.ops.dorajit.compose_low_rank(*given, SCALE))
-
-
-def test_compose_low_rank_with_mismatched_factors_raises(device):
-    low, b, *rest = operands(16, 64, 4, BF16, BF16, device)
-    with pytest.raises(ValueError, match="`lora_B`"):
-        torch.ops.dorajit.compose_low_rank(low, b[:, :3].contiguous(), *rest, SCALE)

@@ -35,8 +35,7 @@ def test_every_element_type_runs_natively(way, device, dtype):
     tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 1e-6)
     wide = [tensor.double() for tensor in (lora, base, gain)]
     torch.testing.assert_close(out.double(), expected(*wide), rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(d_base.double(), (wide[2] - 1) * out.double(), rtol=tolerance,
-                               atol=tolerance)
+    torch.testing.assert_close(d_base.double(), (wide[2] - 1) * out.double(), rtol=tolerance, atol=tolerance)
     assert d_lora.dtype == dtype and d_gain.dtype == gain.dtype
 
 

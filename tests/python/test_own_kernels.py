@@ -73,17 +73,13 @@ def test_tensors_of_the_cpu_are_refused_by_name():
         make()(torch.ones(4), torch.empty(4), 4, 2.0)
 
 
-@pytest.mark.parametrize("wrong", [[1.0], None, torch.ones(4, dtype=torch.complex64), "x"])
-def test_what_is_no_tensor_of_a_kernel_is_refused_by_name(wrong):
-    with pytest.raises(dorajit.UnsupportedError, match="scale: argument `out` is no dense tensor"):
-        make()(torch.ones(4), wrong, 4, 2.0)
-
-
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-def test_a_tensor_with_a_pending_negation_is_refused(dtype):
-    negated = torch.ones(4, dtype=dtype).conj().imag
-    with pytest.raises(dorajit.UnsupportedError, match="scale: argument `x` is no dense tensor"):
-        make()(negated, torch.empty(4), 4, 2.0)
+@pytest.mark.parametrize("name, wrong", [
+    *(("out", one) for one in ([1.0], None, torch.ones(4, dtype=torch.complex64), "x")),
+    *(("x", torch.ones(4, dtype=one).conj().imag) for one in (torch.complex64, torch.complex128))])  # pending negations
+def test_what_is_no_tensor_of_a_kernel_is_refused_by_name(name, wrong):
+    given = {"x": torch.ones(4), "out": torch.empty(4), name: wrong}
+    with pytest.raises(dorajit.UnsupportedError, match=f"scale: argument `{name}` is no dense tensor"):
+        make()(*given.values(), 4, 2.0)
 
 
 @pytest.mark.parametrize("wrong, error", [("four", TypeError), (None, TypeError), (1j, TypeError),

@@ -83,8 +83,7 @@ def test_operations_of_the_library_take_no_integers():
 
 
 def test_an_output_of_an_operator_has_the_type_of_the_description():
-    op = gather().as_torch_op("dorajit_tests::gather",
-                              shapes={"out": lambda table, ids, n, width: (n, width)})
+    op = gather().as_torch_op("dorajit_tests::gather", shapes={"out": lambda table, ids, n, width: (n, width)})
     # The table is the first tensor of the type `T`, the ids of `I` come first.
     ids_first = gather(arguments=[GATHER["arguments"][place] for place in (1, 0, 2, 3, 4)])
     op_of_ids = ids_first.as_torch_op("dorajit_tests::gather_by_ids",
@@ -148,8 +147,7 @@ __global__ void count(const unsigned char* x, int* counts, long long n) {
 
 @needs_cuda
 def test_an_operator_with_ids_is_compiled_whole():
-    op = gather().as_torch_op("dorajit_tests::gather_compiled",
-                              shapes={"out": lambda table, ids, n, width: (n, width)})
+    op = gather().as_torch_op("dorajit_tests::gather_compiled", shapes={"out": lambda table, ids, n, width: (n, width)})
     table = torch.randn(100, 16, device="cuda")
     ids = torch.randint(100, (500,), device="cuda")
     out = torch.compile(lambda table, ids: op(table, ids, 500, 16) + 1, fullgraph=True)(table, ids)

@@ -62,14 +62,12 @@ def test_wheel_installs_the_programs():
 
 
 def test_extension_module_exports_only_its_init_function():
-    names = {line.split()[-1] for line in inspected("nm", "-D", "--defined-only",
-                                                    _native.__file__).splitlines()}
+    names = {line.split()[-1] for line in inspected("nm", "-D", "--defined-only", _native.__file__).splitlines()}
     assert names == {"PyInit__native"}
 
 
 def test_extension_module_includes_no_pytorch_header():
-    sources = list((ROOT / "bindings/python").glob("*.cc")) + list(
-        (ROOT / "bindings/python").glob("*.h"))
+    sources = list((ROOT / "bindings/python").glob("*.cc")) + list((ROOT / "bindings/python").glob("*.h"))
     assert sources
     for source in sources:
         assert not re.search(r"#include\s*[<\"](torch|ATen|c10)/", source.read_text()), source
@@ -80,8 +78,7 @@ def test_source_distribution_contains_all_needed_files(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     name = backend.build_sdist(str(tmp_path))
     with tarfile.open(tmp_path / name) as archive:
-        files = {member.name.split("/", 1)[1] for member in archive.getmembers()
-                 if "/" in member.name}
+        files = {member.name.split("/", 1)[1] for member in archive.getmembers() if "/" in member.name}
     wanted = {"pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "include/dorajit/dorajit.h",
               "bindings/python/CMakeLists.txt", "bindings/python/module.cc", "databases/CMakeLists.txt",
               "bindings/python/dorajit_autopatch.py", "bindings/python/dorajit.pth", "bindings/python/dorajit.start"}

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from peft.tuners.lora import LoraLayer
-from peft_models import KINDS, adapted, results
+from peft_models import KINDS, model_and_input, results
 from perturbed import perturb
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
@@ -33,8 +33,7 @@ def errors(found, exact):
 @pytest.mark.parametrize("adapter", ["float32", "half"])
 @pytest.mark.parametrize("autocast", [True, False])
 def test_patched_model_errors_are_not_larger_than_those_of_peft(device, kind, dtype, adapter, autocast):
-    model = perturb(adapted(kind, device, dtype, autocast=adapter == "float32"))
-    x = model.base_model.model.example(device, dtype)
+    model, x = model_and_input(kind, device, dtype, autocast=adapter == "float32")
     exact = results(copy.deepcopy(model).double(), x.double() if x.is_floating_point() else x)
     with torch.autocast(device, dtype=dtype, enabled=autocast):
         theirs = errors(results(model, x), exact)

@@ -8,20 +8,13 @@ import torch
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from peft import (
-    LoraConfig,
-    LoraRuntimeConfig,
-    PeftModel,
-    get_peft_model_state_dict,
-    inject_adapter_in_model,
-    set_peft_model_state_dict,
-)
+from peft import (LoraConfig, LoraRuntimeConfig, PeftModel, get_peft_model_state_dict, inject_adapter_in_model,
+                  set_peft_model_state_dict)
 from peft.tuners.lora import dora
-from peft_models import KINDS, Base, adapted, results
+from peft_models import KINDS, Base, adapted, model_and_input, results
 from perturbed import perturb
 
-needs_caching = pytest.mark.skipif(not hasattr(dora, "ENABLE_DORA_CACHING"),
-                                   reason="this PEFT has no DoraCaching")
+needs_caching = pytest.mark.skipif(not hasattr(dora, "ENABLE_DORA_CACHING"), reason="this PEFT has no DoraCaching")
 MADE = ["patched", "unpatched"]
 
 
@@ -43,13 +36,16 @@ def layer_of(model):
 @pytest.mark.parametrize("saved", MADE)
 def test_loaded_adapter_equals_the_saved_one(device, tmp_path, kind, dtype, low_cpu_mem_usage, saved):
     with patched(saved == "patched"):
-        model = perturb(adapted(kind, device, dtype))
+        model, x = model_and_input(kind, device, dtype)
+        expected = model(x)
         model.save_pretrained(tmp_path)
     def load(by_ours):
         torch.manual_seed(3)
         with patched(by_ours):
             loaded = PeftModel.from_pretrained(Base(kind).to(device, dtype), tmp_path,
                                                low_cpu_mem_usage=low_cpu_mem_usage)
+            step = 1e-5 if dtype is torch.float32 else 6e-2
+            torch.testing.assert_close(loaded(x), expected, rtol=step, atol=step)
             loaded.load_adapter(tmp_path, "other", low_cpu_mem_usage=low_cpu_mem_usage)
         return [get_peft_model_state_dict(loaded, adapter_name=name) for name in ("default", "other")]
     written = get_peft_model_state_dict(model)
@@ -65,8 +61,7 @@ def test_loaded_magnitude_is_not_replaced_by_norms(device):
     base = Base("linear").to(device, torch.bfloat16)
     with patched():
         inject_adapter_in_model(config(), base, "default")
-        state = {key: torch.full_like(value, 0.25)
-                 for key, value in get_peft_model_state_dict(base).items()}
+        state = {key: torch.full_like(value, 0.25) for key, value in get_peft_model_state_dict(base).items()}
         set_peft_model_state_dict(base, state)
         layer = base.layer.lora_magnitude_vector["default"]
         dora_model = adapted("linear", device, torch.bfloat16).base_model
@@ -98,8 +93,7 @@ def test_switching_adapters_matches_peft(device, layer_launches, kind):
         layer_launches()
         found = outputs()
         assert layer_launches()["compose_residual"] == 5  # two alone, two together, one together with a plain LoRA
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert torch.equal(found[-1], expected[-1])
     assert not torch.allclose(found[0], found[1])
 
@@ -121,15 +115,13 @@ def test_merging_several_adapters_matches_peft(device, kind, safe):
             merged = weight.detach().clone()
             model.unmerge_adapter()
             return merged, weight.detach().clone()
-    for one, other in zip(merged(True), merged(False)):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(merged(True), merged(False), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("safe", [True, False])
 def test_norms_after_merging_use_the_merged_weight(device, safe):
     """merge() may write through .data, which does not change the version."""
-    model = perturb(adapted("linear", device)).eval()
-    x = model.base_model.model.example(device)
+    model, x = model_and_input("linear", device, trains=False)
     with patched(), torch.no_grad():
         model(x)
         model.merge_adapter(safe_merge=safe)
@@ -143,8 +135,7 @@ def test_norms_after_merging_use_the_merged_weight(device, safe):
 @pytest.mark.parametrize("whole", [True, False])
 def test_norms_after_olora_use_the_changed_weight(device, is_dora, whole):
     """A new OLoRA adapter subtracts its factors from the base weight, through .data."""
-    model = perturb(adapted("linear", device)).eval()
-    x = model.base_model.model.example(device)
+    model, x = model_and_input("linear", device, trains=False)
     added = LoraConfig(use_dora=is_dora, target_modules=["layer"], r=4, init_lora_weights="olora")
     with dorajit.patch_peft(None if whole else model, strict=True), torch.no_grad():
         model(x)
@@ -187,8 +178,7 @@ def test_ephemeral_offload_matches_peft(device, layer_launches, monkeypatch, kin
 @pytest.mark.parametrize("kind", KINDS)
 def test_dora_caching_computes_norms_once(device, layer_launches, kind):
     from peft.helpers import DoraCaching
-    model = perturb(adapted(kind, device)).eval()
-    x = model.base_model.model.example(device)
+    model, x = model_and_input(kind, device, trains=False)
     with torch.no_grad(), patched():
         expected = model(x)
         with DoraCaching():
@@ -205,8 +195,7 @@ def test_dora_caching_computes_norms_once(device, layer_launches, kind):
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
 def test_cached_norm_is_discarded_after_dora_caching(device, kind):
     from peft.helpers import DoraCaching
-    model = perturb(adapted(kind, device)).eval()
-    x = model.base_model.model.example(device)
+    model, x = model_and_input(kind, device, trains=False)
     with torch.no_grad(), patched():
         with DoraCaching():
             model(x)
@@ -242,8 +231,7 @@ def test_caches_of_adapters_are_separate(device):
 @needs_caching
 def test_training_pass_after_a_cached_one_in_inference_mode_has_gradients(device):
     from peft.helpers import DoraCaching
-    model = perturb(adapted("linear", device)).eval()
-    x = model.base_model.model.example(device)
+    model, x = model_and_input("linear", device, trains=False)
     with patched(), DoraCaching():
         with torch.inference_mode():
             model(x)

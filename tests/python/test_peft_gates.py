@@ -1,20 +1,20 @@
-"""patch_peft: methods and calls that are left to PEFT, and refused arguments."""
+"""patch_peft: methods and calls that are left to PEFT, and refused arguments; methods that somebody else replaced or
+wrapped are called, and stay replaced after undo()."""
 
 import functools
 import warnings
 
 import dorajit
+import processes
 import pytest
 import torch
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from peft.tuners.lora import dora
-from peft_models import adapted, assert_same, results
-from perturbed import perturb
-
-from dorajit.peft import layers
+from peft.tuners.lora import dora, variants
+from peft.tuners.lora.layer import Linear
+from peft_models import assert_same, model_and_input, results
 
 
 def test_unsupported_version_of_peft_is_not_patched(monkeypatch, device, layer_launches):
@@ -37,8 +37,7 @@ def test_method_with_unknown_signature_is_not_replaced(monkeypatch, device, laye
         return original(self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                         base_layer=base_layer, base_result=base_result)
     monkeypatch.setattr(dora.DoraLinearLayer, "forward", forward)
-    model = perturb(adapted("linear", device))
-    x = model.base_model.model.example(device)
+    model, x = model_and_input("linear", device)
     expected = model(x)
     with pytest.warns(RuntimeWarning, match="novelty"):
         patch = dorajit.patch_peft()
@@ -58,7 +57,7 @@ OF_QUANTIZED = {"Linear4bit.forward", "HqqLoraLinear.forward"}  # where PEFT has
 
 
 def owner_of(label):
-    from peft.tuners.lora import layer, variants
+    from peft.tuners.lora import layer
     from peft.tuners.tuners_utils import BaseTuner
     name = label.split(".")[0]
     return BaseTuner if name == "BaseTuner" else next(
@@ -76,8 +75,7 @@ def test_each_unknown_method_is_left_to_peft_separately(monkeypatch, device, lab
         return call(*args, **kwargs)
     kind = "embedding" if "Embedding" in label else "conv2d" if "Conv" in label else "linear"
     def numbers():
-        model = perturb(adapted(kind, device))
-        x = model.base_model.model.example(device)
+        model, x = model_and_input(kind, device)
         found = results(model, x)
         model.merge_adapter()
         merged = model(x).detach()
@@ -92,16 +90,14 @@ def test_each_unknown_method_is_left_to_peft_separately(monkeypatch, device, lab
         assert set(patch.replaced) - OF_QUANTIZED == set(METHODS) - {label}
         found = numbers()
     assert_same(found[0], expected[0], 1e-5)
-    for one, other in zip(found[1], expected[1]):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=1e-4)
     assert getattr(owner, name) is changed
 
 
 def test_factor_of_unknown_class_is_left_to_peft(device, layer_launches):
     Strange = type(f"Strange_{device}", (nn.Linear,), {})  # a new name for each device, as a reason warns only once
-    model = perturb(adapted("linear", device))
+    model, x = model_and_input("linear", device)
     layer = model.base_model.model.layer
-    x = model.base_model.model.example(device)
     expected = model(x)
     layer.lora_A["default"].__class__ = Strange
     with dorajit.patch_peft() as patch:
@@ -113,10 +109,9 @@ def test_factor_of_unknown_class_is_left_to_peft(device, layer_launches):
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
 def test_scaling_that_is_a_tensor_is_left_to_peft(device, layer_launches, kind):
-    model = perturb(adapted(kind, device))
+    model, x = model_and_input(kind, device)
     layer = model.base_model.model.layer
     layer.scaling["default"] = torch.tensor(2.0, device=device, requires_grad=True)
-    x = model.base_model.model.example(device)
     expected, gradients = results(model, x), layer.scaling["default"].grad.clone()
     layer.scaling["default"].grad = None
     with dorajit.patch_peft(model) as patch, warnings.catch_warnings():
@@ -129,8 +124,7 @@ def test_scaling_that_is_a_tensor_is_left_to_peft(device, layer_launches, kind):
 
 
 def test_hooks_on_the_dora_layer_receive_its_output(device):
-    model = perturb(adapted("linear", device))
-    x = model.base_model.model.example(device)
+    model, x = model_and_input("linear", device)
     base = model.base_model.model.layer.base_layer(x)
     with dorajit.patch_peft(strict=True):
         with torch.nn.modules.module.register_module_forward_hook(
@@ -152,12 +146,11 @@ def test_hooks_on_the_dora_layer_receive_its_output(device):
 
 
 def test_replaced_methods_accept_keyword_arguments(device):
-    from peft.tuners.lora.variants import DoraLinearVariant
-    model = perturb(adapted("linear", device))
-    x, layer = model.base_model.model.example(device), model.base_model.model.layer
+    model, x = model_and_input("linear", device)
+    layer = model.base_model.model.layer
     expected = model(x)
     with dorajit.patch_peft(strict=True):
-        found = DoraLinearVariant.forward(module=layer, active_adapter="default", x=x,
+        found = variants.DoraLinearVariant.forward(module=layer, active_adapter="default", x=x,
                                           result=layer.base_layer(x))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -172,8 +165,7 @@ class Quantized(nn.Linear):
 
 
 def test_quantized_base_is_dequantized_by_peft(device, layer_launches):
-    model = perturb(adapted("linear", device, lora_dropout=0.5))
-    x = model.base_model.model.example(device)
+    model, x = model_and_input("linear", device, lora_dropout=0.5)
     model.base_model.model.layer.base_layer.__class__ = Quantized
     expected = results(model, x)
     with dorajit.patch_peft(strict=True):
@@ -182,36 +174,76 @@ def test_quantized_base_is_dequantized_by_peft(device, layer_launches):
         assert layer_launches()["norm"] == 1
 
 
-def test_patched_model_compiles_without_graph_break(device, layer_launches):
-    model = perturb(adapted("linear", device))
-    x = model.base_model.model.example(device)
-    with dorajit.patch_peft(strict=True):
-        expected = model(x)
-        compiled = torch.compile(model.base_model.model.layer, fullgraph=True, backend="aot_eager")
-        layer_launches()
-        out = compiled(x)
-        assert layer_launches() == {"norm": 1, "compose_residual": 1}
-        torch.testing.assert_close(out, expected)
-        out.sum().backward()
-        assert layer_launches() == {"residual_backward": 1}
-
-
 @pytest.mark.parametrize("model", [3, "model", torch.nn.Linear])
 def test_patch_of_non_module_raises(model):
     with pytest.raises(TypeError, match="`model` is a"):
         dorajit.patch_peft(model)
 
 
-def test_convolution_with_groups_is_declined_before_its_layer_is_examined(device, monkeypatch):
-    torch.manual_seed(3)
-    model = perturb(peft.get_peft_model(nn.Sequential(nn.Conv2d(8, 8, 3, groups=4, device=device)), peft.LoraConfig(
-        use_dora=True, r=4, lora_alpha=8, target_modules=["0"])))
-    x = torch.randn(2, 8, 5, 5, device=device)
+# --- methods that somebody else replaced or wrapped ----------------------------------------------
+
+def wrapped(method, change):
+    """A wrapper that has the name, the module and the attributes of the method."""
+    @functools.wraps(method)
+    def wrapper(*args, **kwargs):
+        return change(method(*args, **kwargs))
+    return wrapper
+
+
+@pytest.mark.parametrize("statement", ["", "functools.wraps(forward)(doubled)", "exec_in_module(doubled)"])
+def test_linear_forward_replaced_before_import_is_called(statement):
+    program = """
+import functools, sys, torch
+linear = torch.nn.Linear(8, 8)
+forward = torch.nn.Linear.forward
+def doubled(self, x):
+    return (1 if self.bias is None else 2) * forward(self, x)
+def exec_in_module(function):
+    names = sys.modules[torch.nn.Linear.__module__].__dict__
+    exec("def forward(self, x): return (1 if self.bias is None else 2) * F.linear(x, self.weight, self.bias)", names)
+    return names["forward"]
+if %r:
+    torch.nn.Linear.forward = %s
+import dorajit
+layer = dorajit.nn.DoRALinear(linear, 2)
+x = torch.ones(2, 8)
+out = layer(x)
+print("one node" if "DoraLinear" in type(out.grad_fn).__name__ else "composed", torch.equal(out, linear(x)))
+""" % (statement, statement or None)
+    assert processes.run(program, start="") == f"{'composed' if statement else 'one node'} True"
+
+
+@pytest.mark.parametrize("owner, is_static", [(dora.DoraLinearLayer, False), (variants.DoraLinearVariant, True),
+                                              (Linear, False)])
+def test_wrapped_method_of_peft_is_not_replaced(device, monkeypatch, owner, is_static):
+    model, x = model_and_input("linear", device)
+    wrapper = wrapped(owner.forward, lambda out: 3 * out)
+    monkeypatch.setattr(owner, "forward", staticmethod(wrapper) if is_static else wrapper)
     expected = model(x)
-    with dorajit.patch_peft() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the reason warns only once
-        model(x)
-        for name in "_foldable", "_unsupported", "_gain", "inspect":
-            monkeypatch.setattr(layers, name, None)
-        assert torch.equal(model(x), expected)
-        assert patch.declined["the convolution has 4 groups"] >= 2
+    with pytest.warns(RuntimeWarning, match=f"{owner.__name__}.forward was replaced by test_peft_gates"):
+        patch = dorajit.patch_peft()
+    with patch:
+        assert f"{owner.__name__}.forward" in patch.refused
+        torch.testing.assert_close(model(x), expected)
+    with pytest.raises(RuntimeError, match="was replaced by"):
+        dorajit.patch_peft(strict=True)
+
+
+def test_undo_keeps_later_replacements(device):
+    model, x = model_and_input("linear", device)
+    expected, original = model(x), Linear.forward
+    try:
+        patch = dorajit.patch_peft(strict=True)
+        installed = Linear.forward
+        Linear.forward = later = wrapped(installed, lambda out: out + 1000)
+        patch.undo()
+        assert Linear.forward is later
+        assert dora.DoraLinearLayer.forward.__module__ == "peft.tuners.lora.dora"
+        torch.testing.assert_close(model(x), expected + 1000)
+        Linear.forward = installed  # as at the end of a context that replaced it
+        torch.testing.assert_close(model(x), expected)
+        with dorajit.patch_peft(strict=True):
+            assert Linear.forward is installed
+        assert Linear.forward is original
+    finally:
+        Linear.forward = original

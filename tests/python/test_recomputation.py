@@ -6,8 +6,7 @@ import functools
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
-                                    create_selective_checkpoint_contexts)
+from torch.utils.checkpoint import (CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts)
 
 import dorajit
 from dorajit.layers import node, recomputation
@@ -24,7 +23,7 @@ def gradients(layer, x, step):
     step(layer, x).square().sum().backward()
     found = [x.grad, *(one.grad for one in layer.parameters() if one.requires_grad)]
     x.grad = None
-    layer.zero_grad(set_to_none=True)
+    layer.zero_grad()
     return found
 
 

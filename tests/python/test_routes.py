@@ -6,19 +6,14 @@ import torch
 from dorajit import testing
 from dorajit.operations import eligibility
 from dorajit.operations.table import operations
+from observers import Dispatching
 from reference import SCALE, operands
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Own(torch.Tensor):
     pass
-
-
-class Dispatching(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
 
 
 class Overriding(TorchFunctionMode):
@@ -61,27 +56,25 @@ def forward_mode_of_others(ask, lora):
 
 
 OPERATOR, EXPRESSION = "operator", "expression"
-OBSERVED = [
-    (lambda ask, lora: ask(lora), eligibility.NOBODY),
-    (in_a_graph, eligibility.AUTOGRAD),
-    (inside(Overriding), eligibility.NOBODY),
-    (inside(Dispatching), OPERATOR),
-    (traced, OPERATOR),
-    (traced_by_jit, EXPRESSION),
-    (compiled, OPERATOR),
-    (forward_mode_of_others, EXPRESSION),
-    (lambda ask, lora: ask(lora.as_subclass(Own)), OPERATOR),
-    (forward_mode, EXPRESSION),
-    (lambda ask, lora: torch.vmap(lambda one: ask(one) + one)(lora[None]), EXPRESSION),
-    (lambda ask, lora: torch.func.grad(lambda one: (ask(one) + one).sum())(lora), EXPRESSION),
-    (lambda ask, lora: torch.func.jvp(lambda one: ask(one) + one, (lora,), (lora,)), EXPRESSION),
-]
-NAMES = ["plain", "grad", "function mode", "dispatch mode", "make_fx", "jit trace", "compile",
-         "forward mode of others", "subclass", "forward mode", "vmap", "func.grad", "jvp"]
+OBSERVED = {
+    "plain": (lambda ask, lora: ask(lora), eligibility.NOBODY),
+    "grad": (in_a_graph, eligibility.AUTOGRAD),
+    "function mode": (inside(Overriding), eligibility.NOBODY),
+    "dispatch mode": (inside(Dispatching), OPERATOR),
+    "make_fx": (traced, OPERATOR),
+    "jit trace": (traced_by_jit, EXPRESSION),
+    "compile": (compiled, OPERATOR),
+    "forward mode of others": (forward_mode_of_others, EXPRESSION),
+    "subclass": (lambda ask, lora: ask(lora.as_subclass(Own)), OPERATOR),
+    "forward mode": (forward_mode, EXPRESSION),
+    "vmap": (lambda ask, lora: torch.vmap(lambda one: ask(one) + one)(lora[None]), EXPRESSION),
+    "func.grad": (lambda ask, lora: torch.func.grad(lambda one: (ask(one) + one).sum())(lora), EXPRESSION),
+    "jvp": (lambda ask, lora: torch.func.jvp(lambda one: ask(one) + one, (lora,), (lora,)), EXPRESSION),
+}
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("observe, expected", OBSERVED, ids=NAMES)
+@pytest.mark.parametrize("observe, expected", OBSERVED.values(), ids=OBSERVED)
 def test_way_of_a_call_follows_from_the_observer(observe, expected):
     lora, base, gain = operands((4, 6), "cpu")
     found = []
@@ -98,16 +91,6 @@ def test_way_of_a_call_follows_from_the_observer(observe, expected):
         return one
     observe(ask, lora)
     assert found == [expected]
-
-
-def test_switch_of_backward_affects_only_calls_that_build_graphs(without_switches, monkeypatch, launches):
-    monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
-    dorajit.invalidate_environment()
-    lora, base, gain = operands((4, 6), "cpu")
-    dorajit.fused_dora_compose(lora, base, gain, SCALE, False)
-    assert launches() == {"compose": 1}
-    dorajit.fused_dora_compose(lora.requires_grad_(), base, gain, SCALE, False)
-    assert launches() == {}
 
 
 def test_scale_that_is_no_float_is_not_launched_at_once():

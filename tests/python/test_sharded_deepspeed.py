@@ -53,10 +53,8 @@ def _train(rank, device, stage, family, checkpointed, dropout):
             engine.backward(out.square().mean())
             engine.step()
         after = testing.launch_counts()
-        composed = sum(after[op] - before[op] for op in (
-            "compose_inner", "compose_residual", "compose_low_rank"))
-        assert composed == models.STEPS * (
-            5 + 4 * checkpointed), "some layers did not run natively"
+        composed = sum(after[op] - before[op] for op in ("compose_inner", "compose_residual", "compose_low_rank"))
+        assert composed == models.STEPS * (5 + 4 * checkpointed), "some layers did not run natively"
         assert not declined.reasons
         found = models.trainable(engine.module)
         assert found.keys() == trained.keys()

@@ -8,6 +8,7 @@ import ranks as processes
 import torch
 from dorajit.operations import gain
 from dorajit.distributed import gather
+from reference import exact_norm
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
@@ -25,11 +26,6 @@ def layer_and_input(kind, device):
             one.add_(torch.randn_like(one) / 8)
     x = torch.arange(31) if shape is None else torch.randn(shape)
     return layer.to(device), x.to(device)
-
-
-def exact(layer):
-    weight, a, b = (one.detach().double().flatten(1) for one in layer._factors())
-    return (weight + layer.scaling * (b @ a)).norm(dim=1)
 
 
 def assert_close(found, expected, step=2e-6):
@@ -50,7 +46,7 @@ def _fully_sharded_layer_outside_of_forward(rank, device):
     for kind in KINDS:
         alone, x = layer_and_input(kind, device)
         layer = processes.fully_shard(copy.deepcopy(alone), device)
-        norms, expected = layer.weight_norm(), exact(alone)
+        norms, expected = layer.weight_norm(), exact_norm(*alone._factors(), alone.scaling)
         assert isinstance(norms, DTensor) and isinstance(layer.base_layer.weight, DTensor)
         assert_close(norms.full_tensor(), expected)
         assert_close(layer.gain().full_tensor(), alone.gain())
@@ -154,7 +150,7 @@ def _parameters_taken_apart_by_fsdp1(rank, device):
             with pytest.raises(ValueError, match="`.*weight`.*summon_full_params"):
                 call()
         with FullyShardedDataParallel.summon_full_params(layer):
-            assert_close(inner.weight_norm(), exact(alone))
+            assert_close(inner.weight_norm(), exact_norm(*alone._factors(), alone.scaling))
             assert_close(inner.gain(), alone.gain())
             inner.merge()
         alone.merge()
@@ -181,11 +177,16 @@ def _a_trained_bias_elsewhere(rank, device):
     assert gather.constant(base, "bias").shape == (4,)
 
 
+def _each_small_case(rank, device):
+    """In one start of the ranks, which takes longer than the cases; the error of a case names its function."""
+    for case in (_tensor_parallel_layer, _magnitudes_elsewhere, _new_adapters_of_sharded_layers,
+                 _gathering_leaves_whole_parameters_alone, _a_trained_bias_elsewhere):
+        case(rank, device)
+
+
 @pytest.mark.parametrize("body", [
     _fully_sharded_layer_outside_of_forward, _a_weight_that_changed_between_forward_passes,
-    _a_base_layer_that_is_its_own_unit, _tensor_parallel_layer, _magnitudes_elsewhere,
-    _parameters_taken_apart_by_fsdp1, _new_adapters_of_sharded_layers,
-    _gathering_leaves_whole_parameters_alone, _a_trained_bias_elsewhere])
+    _a_base_layer_that_is_its_own_unit, _parameters_taken_apart_by_fsdp1, _each_small_case])
 @processes.on(2)
 def test_layers_with_sharded_parameters(body, ranks, device, tmp_path):
     processes.run(body, ranks, device, tmp_path)
@@ -207,9 +208,9 @@ def _two_dimensional_mesh(rank, device):
                     module.weight.detach(), mesh["tensor"], [layout]), requires_grad=False)
             fully_shard(layer.base_layer, mesh=mesh["data"])
             assert layer.base_layer.weight.device_mesh.ndim == 2  # _StridedShard(0) with Shard(0)
-            assert_close(layer.weight_norm().full_tensor(), exact(alone))
+            assert_close(layer.weight_norm().full_tensor(), exact_norm(*alone._factors(), alone.scaling))
             fully_shard([layer.lora_A, layer.lora_B], mesh=mesh["data"])
-            assert_close(layer.weight_norm().full_tensor(), exact(alone))
+            assert_close(layer.weight_norm().full_tensor(), exact_norm(*alone._factors(), alone.scaling))
     hybrid = fully_shard(dorajit.nn.DoRAEmbedding(nn.Embedding(31, 12, device=device), 3), mesh=mesh)
     assert_close(hybrid.weight_norm().full_tensor(), hybrid.lora_magnitude_vector.full_tensor())
 

@@ -109,8 +109,7 @@ def _train(rank, device, engine, family, checkpointed, dropout):
     patch = dorajit.patch_peft(strict=True) if family == "peft" else contextlib.nullcontext()
     with patch:
         tokens = engine.takes_tokens or family == "nn"
-        expected, trained = models.alone(models.model(family, device, False, dropout, tokens=tokens),
-                                         device, ranks)
+        expected, trained = models.alone(models.model(family, device, False, dropout, tokens=tokens), device, ranks)
         spread = engine(models.model(family, device, checkpointed, dropout, tokens=tokens), device)
         optimizer = torch.optim.SGD(models.trainable(spread.made).values(), lr=0.05)
         given, before = models.inputs(ranks, device), testing.launch_counts()
@@ -124,10 +123,8 @@ def _train(rank, device, engine, family, checkpointed, dropout):
             optimizer.step()
             optimizer.zero_grad()
         after = testing.launch_counts()
-        composed = sum(after[op] - before[op] for op in (
-            "compose_inner", "compose_residual", "compose_low_rank"))
-        assert composed == models.STEPS * (
-            tokens + 4 + 4 * checkpointed), "some layers did not run natively"
+        composed = sum(after[op] - before[op] for op in ("compose_inner", "compose_residual", "compose_low_rank"))
+        assert composed == models.STEPS * (tokens + 4 + 4 * checkpointed), "some layers did not run natively"
         assert not declined.reasons
         found = spread.trained()
         assert found.keys() == trained.keys()

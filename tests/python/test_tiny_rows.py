@@ -78,17 +78,6 @@ def test_unmerging_several_adapters_restores_zero_rows(device, safe):
         assert not layer._caches
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_zero_row_of_new_adapter_has_gradients(device, kind):
-    with dorajit.patch_peft(strict=True):
-        model, layer, _ = made(kind, device)
-        model(model.base_model.model.example(device)).sum().backward()
-        magnitude = layer.lora_magnitude_vector["default"].weight
-        assert magnitude.flatten()[ROW] > 0 and magnitude.grad.isfinite().all()
-        if kind != "embedding":  # whose A is 0 at first, not B
-            assert layer.lora_B["default"].weight.grad[ROW].any()
-
-
 @pytest.mark.parametrize("of", ["nn", "peft"])
 def test_zero_row_learns(device, of):
     """With a gain of 0, neither B nor the magnitude would have a gradient."""

@@ -1,11 +1,13 @@
 """The operation weight_norm: norms of the rows of W + s B A by one kernel."""
 
+import dorajit
 import pytest
 import torch
 from dorajit import errors
 from dorajit.operations import run
 from dorajit.control import force_native
 from dorajit.operations.table import operations
+from reference import exact_norm
 
 WEIGHT_NORM = operations["weight_norm"]
 SCALE = -0.75
@@ -16,10 +18,6 @@ def factors(out, columns, rank, types, device="cpu"):
     shapes = (out, columns), (rank, columns), (out, rank)
     torch.manual_seed(out + columns + rank)
     return [torch.randn(shape).to(device, dtype) for shape, dtype in zip(shapes, types)]
-
-
-def exact(weight, a, b):
-    return torch.linalg.vector_norm(weight.double() + SCALE * (b.double() @ a.double()), dim=1)
 
 
 def call(given, magnitude, wanted, dtype=F32):
@@ -33,7 +31,7 @@ def call(given, magnitude, wanted, dtype=F32):
 @pytest.mark.parametrize("out, columns, rank", [(8, 16, 1), (33, 130, 7), (128, 256, 64)])
 def test_weight_norm_outputs_alone_equal_outputs_together(device, out, columns, rank, types):
     given = factors(out, columns, rank, types, device)
-    norms, magnitude = exact(*given), torch.rand(out, device=device) + 0.5
+    norms, magnitude = exact_norm(*given, SCALE), torch.rand(out, device=device) + 0.5
     with force_native():
         norm, = call(given, None, [True, False, False])
         square, = call(given, None, [False, True, False])
@@ -42,14 +40,13 @@ def test_weight_norm_outputs_alone_equal_outputs_together(device, out, columns, 
     torch.testing.assert_close(norm.double(), norms, rtol=2e-6, atol=0)
     torch.testing.assert_close(square.double(), norms.square(), rtol=4e-6, atol=0)
     torch.testing.assert_close(gain.double(), magnitude / norms, rtol=3e-6, atol=0)
-    for one, other in zip(together, (norm, square, gain, norm)):  # a float32 magnitude is divided by the norm
-        assert torch.equal(one, other)
+    torch.testing.assert_close(together, (norm, square, gain, norm), rtol=0, atol=0)
 
 
 def test_weight_norm_of_float64_is_computed_in_float64(device):
     given = factors(9, 33, 5, (F64, F64, F64), device)
     norm, = call(given, None, [True, False, False], F64)
-    torch.testing.assert_close(norm, exact(*given), rtol=1e-14, atol=0)
+    torch.testing.assert_close(norm, exact_norm(*given, SCALE), rtol=1e-14, atol=0)
 
 
 def test_weight_norm_of_nearly_cancelling_terms_is_accurate(device):
@@ -57,25 +54,22 @@ def test_weight_norm_of_nearly_cancelling_terms_is_accurate(device):
     b, a = torch.linalg.qr(weight)  # weight = b @ a up to a relative error of 1e-6
     norm, = torch.ops.dorajit.weight_norm(weight, a.contiguous(), b.contiguous(), None, -1.0,
                                           [True, False, False, False], F32, F32, F32, F32)
-    left = torch.linalg.vector_norm(weight.double() - b.double() @ a.double(), dim=1)
-    torch.testing.assert_close(norm.double(), left, rtol=0, atol=2e-6 * weight.norm(dim=1).max().item())
+    bound = 2e-6 * weight.norm(dim=1).max().item()
+    torch.testing.assert_close(norm.double(), exact_norm(weight, a, b, -1.0), rtol=0, atol=bound)
 
 
 def test_weight_norm_expression_matches_kernel(device):
-    import dorajit
     given = factors(40, 96, 12, (BF16, BF16, BF16), device)
     magnitude = torch.rand(40, device=device)
     by_kernel = call(given, magnitude, [True, True, True, True])
     with dorajit.disabled():
         by_expression = call(given, magnitude, [True, True, True, True])
-    for one, other in zip(by_kernel, by_expression):
-        torch.testing.assert_close(one, other, rtol=3e-6, atol=0)
+    torch.testing.assert_close(by_kernel, by_expression, rtol=3e-6, atol=0)
 
 
 def test_compiled_code_calls_weight_norm(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
-    compiled = torch.compile(lambda *of: call(of, None, [True, False, False])[0], fullgraph=True,
-                             backend="aot_eager")
+    compiled = torch.compile(lambda *of: call(of, None, [True, False, False])[0], fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*given), call(given, None, [True, False, False])[0])
 
 
@@ -107,18 +101,6 @@ def test_captured_weight_norm_is_replayed_with_new_values(out, columns, rank, ty
     assert all(map(torch.equal, found, expected))
 
 
-def test_weight_norm_gain_without_magnitude_raises(device):
-    given = factors(16, 64, 4, (F32, F32, F32), device)
-    with pytest.raises(errors.Error, match="`gain` is made of `magnitude`; pass it"), force_native():
-        run.launch(WEIGHT_NORM, (*given, None), (None, None, F32, None), SCALE)
-
-
-def test_weight_norm_divisor_without_gain_raises(device):
-    given = factors(16, 64, 4, (F32, F32, F32), device)
-    with pytest.raises(errors.Error, match="`divisor` comes with `gain`"), force_native():
-        run.launch(WEIGHT_NORM, (*given, torch.rand(16, device=device)), (F32, None, None, F32), SCALE)
-
-
 def test_gain_of_16_bit_magnitude_divides_by_the_rounded_norm(device):
     given = factors(130, 64, 4, (BF16, BF16, BF16), device)
     given[0][7], given[2][7] = 0, 0
@@ -128,19 +110,19 @@ def test_gain_of_16_bit_magnitude_divides_by_the_rounded_norm(device):
     assert torch.equal(gain, magnitude.float() / divisor)
 
 
-def test_weight_norm_with_mismatched_factors_raises(device):
-    weight, a, b = factors(16, 64, 4, (F32, F32, F32), device)
+def test_weight_norm_with_bad_arguments_raises(device):
+    weight, a, b = given = factors(16, 64, 4, (F32, F32, F32), device)
     with pytest.raises(ValueError, match="`lora_B`"):
         call((weight, a, b[:, :3].contiguous()), None, [True, False, False])
+    with force_native():
+        with pytest.raises(errors.Error, match="`gain` is made of `magnitude`; pass it"):
+            run.launch(WEIGHT_NORM, (*given, None), (None, None, F32, None), SCALE)
+        with pytest.raises(errors.Error, match="`divisor` comes with `gain`"):
+            run.launch(WEIGHT_NORM, (*given, torch.rand(16, device=device)), (F32, None, None, F32), SCALE)
+    with dorajit.disabled(), pytest.raises(ValueError, match="pass it"):
+        call(given, None, [False, False, True])
 
 
 def test_weight_norm_results_are_constants_for_autograd(device):
     given = [one.requires_grad_() for one in factors(16, 64, 4, (F32, F32, F32), device)]
     assert not any(one.requires_grad for one in call(given, torch.rand(16, device=device), [True, True, True]))
-
-
-def test_weight_norm_expression_without_magnitude_raises(device):
-    import dorajit
-    given = factors(16, 64, 4, (F32, F32, F32), device)
-    with dorajit.disabled(), pytest.raises(ValueError, match="pass it"):
-        call(given, None, [False, False, True])

@@ -22,8 +22,7 @@ _server = None
 def serves(variables):
     """Whether a program with this environment can run in a forked process."""
     of_torch = _server.variables if _server else os.environ
-    return all(of_torch.get(name) == variables.get(name) or name.startswith(_OWN)
-               for name in {*of_torch, *variables})
+    return all(of_torch.get(name) == variables.get(name) or name.startswith(_OWN) for name in {*of_torch, *variables})
 
 
 def run(program, variables, options):

@@ -28,8 +28,7 @@ class NativePath:
         if self.patched:
             self.patch = dorajit.patch_peft(strict=True)
         from peft.tuners.lora import variants
-        for owner in (variants.DoraLinearVariant, variants.DoraEmbeddingVariant,
-                      variants._DoraConvNdVariant):
+        for owner in (variants.DoraLinearVariant, variants.DoraEmbeddingVariant, variants._DoraConvNdVariant):
             owner.forward = staticmethod(self._counting(owner.forward))
 
     def _counting(self, forward):
@@ -39,8 +38,7 @@ class NativePath:
         return counted
 
     def _seen(self):
-        return (self.forwards, sum(self.counts().values()),
-                sum(self.patch.declined.values()) if self.patch else 0)
+        return (self.forwards, sum(self.counts().values()), sum(self.patch.declined.values()) if self.patch else 0)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item):

@@ -14,8 +14,7 @@ import tarfile
 import tempfile
 
 _HERE = pathlib.Path(__file__).resolve().parent
-FILES = ("test_custom_models", "test_lora_variants", "test_initialization", "test_helpers",
-         "test_decoder_models")
+FILES = ("test_custom_models", "test_lora_variants", "test_initialization", "test_helpers", "test_decoder_models")
 NOT_TO_BE_HAD = 77
 
 

@@ -1,9 +1,22 @@
-"""A backend of torch.compile that keeps the graphs of AOTAutograd."""
+"""What observes calls: a mode, and a backend of torch.compile that keeps the graphs of AOTAutograd."""
 
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Dispatching(TorchDispatchMode):
+    """Calls every function as it is; `seen` has their names."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
 
 
 class Graphs:
