@@ -16,9 +16,8 @@ constexpr const char* kProblem = "tile_products/f32,f32,f32,f32/v1/i12/c45/r3";
 class AddedCommandLine : public testing::Test {
  protected:
   // Runs a command with the operation on the CPU.
-  CliResult run(std::vector<std::string> words) {
-    const std::vector<std::string> rest = {"--op",     "tile_products", "--type", "f32",
-                                           "--device", "cpu",           "--json"};
+  CliResult run(Words words) {
+    const Words rest = "--op tile_products --type f32 --device cpu --json";
     words.insert(words.end(), rest.begin(), rest.end());
     return sandbox_.run(words);
   }
@@ -27,20 +26,17 @@ class AddedCommandLine : public testing::Test {
 };
 
 TEST_F(AddedCommandLine, ShapeAndNamedOptionsSetTheSizes) {
-  const std::vector<std::vector<std::string>> forms = {
-      {"--shape", "7x12x45"},
-      {"--shape", "7x12", "--cols", "45"},
-      {"--rows", "7", "--inner", "12", "--cols", "45"}};
+  const std::vector<Words> forms = {{"--shape", "7x12x45"},
+                                    {"--shape", "7x12", "--cols", "45"},
+                                    {"--rows", "7", "--inner", "12", "--cols", "45"}};
   for (const auto& form : forms) {
-    std::vector<std::string> words = {"tune"};
+    Words words = "tune";
     words.insert(words.end(), form.begin(), form.end());
     const CliResult result = run(words);
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const auto problem = result.document()["problems"][0];
-    EXPECT_EQ(problem["problem"], kProblem);
-    EXPECT_EQ(problem["rows_up_to"], 8);
-    EXPECT_EQ(problem["inner"], 12);
-    EXPECT_EQ(problem["cols"], 45);
+    EXPECT_THAT(problem,
+                Has({{"/problem", kProblem}, {"/rows_up_to", 8}, {"/inner", 12}, {"/cols", 45}}));
   }
 }
 
@@ -49,7 +45,7 @@ TEST_F(AddedCommandLine, WinnerIsExplainedShownAndExported) {
   const CliResult explained = run({"explain", "--shape", "7x12x45"});
   ASSERT_EQ(explained.exit_code, 0) << explained.err;
   EXPECT_EQ(explained.document()["problems"][0]["source"], "user database");
-  EXPECT_THAT(sandbox_.run({"show"}).out, HasSubstr(kProblem));
+  EXPECT_THAT(sandbox_.run("show").out, HasSubstr(kProblem));
   const std::string exported = sandbox_.folder() + "/trials.jsonl";
   ASSERT_EQ(sandbox_.run({"export", "--out", exported}).exit_code, 0);
   std::ifstream file(exported);
@@ -70,8 +66,8 @@ TEST_F(AddedCommandLine, PrewarmAcceptsOperationsWithTheGivenNumberOfSizes) {
       {"prewarm", "--list", "--arch", "native-cpu", "--type", "f32", "--shape", "7x45"});
   EXPECT_THAT(two.out, HasSubstr("scaled_residual/"));
   EXPECT_THAT(two.out, testing::Not(HasSubstr("tile_products/")));
-  const CliResult none = sandbox_.run({"prewarm", "--list", "--arch", "native-cpu", "--op",
-                                       "tile_products", "--type", "f32", "--shape", "7x45"});
+  const CliResult none =
+      sandbox_.run("prewarm --list --arch native-cpu --op tile_products --type f32 --shape 7x45");
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("has as many sizes"));
 }
@@ -81,7 +77,7 @@ TEST_F(AddedCommandLine, InvalidSizesAreNamedInTheError) {
   EXPECT_THAT(run({"tune", "--shape", "7x12x45x2"}).err, HasSubstr("ROWSxINNERxCOLS"));
   EXPECT_THAT(run({"tune", "--shape", "7x"}).err, HasSubstr("ROWSxINNERxCOLS"));
   EXPECT_THAT(run({"tune", "--shape", "7x12x45", "--inner", "3"}).err, HasSubstr("give it once"));
-  EXPECT_THAT(sandbox_.run({"tune", "--shape", "7x12", "--inner", "3"}).err,
+  EXPECT_THAT(sandbox_.run("tune --shape 7x12 --inner 3").err,
               HasSubstr("--inner is not a size of compose"));
 }
 

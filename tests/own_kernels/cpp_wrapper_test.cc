@@ -1,6 +1,7 @@
 // Own kernels through the C++ interface.
 #include <gmock/gmock.h>
 
+#include "tests/fakes/results.h"
 #include "tests/own_kernels/fake_gpu.h"
 
 // Last: its Error and Status have the names of the library's own.
@@ -33,9 +34,8 @@ TEST_F(OwnKernelCppTest, KernelIsCalledWarmedUpAndExplained) {
   EXPECT_TRUE(launches().empty());
   kernel(engine, nullptr, {gate, up, out}, {1000});
   EXPECT_TRUE(call.is_right());
-  const auto explanation = kernel.explain(engine, {gate, up, out}, {1000});
-  ASSERT_TRUE(explanation);
-  EXPECT_EQ(explanation->config, "BLOCK=256-VEC=1");
+  const auto explanation = tests::value_of(kernel.explain(engine, {gate, up, out}, {1000}));
+  EXPECT_EQ(explanation.config, "BLOCK=256-VEC=1");
 }
 
 TEST_F(OwnKernelCppTest, SourceStandsForItself) {
@@ -44,8 +44,7 @@ TEST_F(OwnKernelCppTest, SourceStandsForItself) {
   const std::string source =
       std::string(kSwigluSource) + "// \"quoted\", \\ and \t\n__device__ char c = '\\n';\n";
   const Kernel apart(without_source.dump(), source);
-  Json whole = swiglu();
-  whole["source"] = source;
+  const Json whole = with(swiglu(), {{"/source", source}});
   EXPECT_EQ(apart.get(), Kernel(whole.dump()).get());
 }
 

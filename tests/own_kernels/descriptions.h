@@ -3,10 +3,29 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace dorajit::tests {
 
 using Json = nlohmann::ordered_json;
+
+inline const Json kErased(Json::value_t::discarded);
+
+// A JSON pointer, whose last part may be "-" to append, and the new value.
+using Change = std::pair<std::string, Json>;
+
+inline Json with(Json json, const std::vector<Change>& changes) {
+  for (const auto& [path, value] : changes) {
+    const Json::json_pointer at(path);
+    if (value.is_discarded()) {
+      json[at.parent_pointer()].erase(at.back());
+    } else {
+      json[at] = value;
+    }
+  }
+  return json;
+}
 
 inline constexpr const char* kSwigluSource = R"(template <int BLOCK, int VEC>
 __global__ void swiglu(const T* gate, const T* up, T* out, long long n) {

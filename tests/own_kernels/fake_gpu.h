@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,6 +48,13 @@ class OwnKernelTest : public bindings::CAbiTest {
   // tuning.
   bindings::EngineHandle make_engine();
 
+  // One that is made where it is first asked for.
+  dorajit_engine* engine() {
+    if (!engine_) engine_ = make_engine();
+    return engine_.get();
+  }
+  dorajit_statistics statistics() { return bindings::statistics_of(engine()); }
+
   static std::map<std::string, Behaviour>& behaviours() {
     static std::map<std::string, Behaviour> all;
     return all;
@@ -82,6 +88,8 @@ class OwnKernelTest : public bindings::CAbiTest {
   FakeNvrtc* nvrtc_ = nullptr;
 
  private:
+  bindings::EngineHandle engine_;
+
   static int launch_swiglu(const char* entry, const driver::LaunchConfig& config,
                            void** parameters) {
     const auto found = behaviours().find(entry);
@@ -161,10 +169,10 @@ struct SwigluCall {
   }
   static bindings::Outcome run_as(dorajit_engine* engine, const dorajit_operation* kernel,
                                   const Tensors* call, double given) {
-    dorajit_error* error = nullptr;
-    const dorajit_status status =
-        dorajit_launch(engine, nullptr, kernel, call->pointers, 3, &given, 1, nullptr, 0, &error);
-    return bindings::take(status, error);
+    return bindings::outcome_of([&](dorajit_error** error) {
+      return dorajit_launch(engine, nullptr, kernel, call->pointers, 3, &given, 1, nullptr, 0,
+                            error);
+    });
   }
 
   bool is_right() {

@@ -18,9 +18,10 @@
 #include "own_kernels/kernel.h"
 #include "runtime/base/kept_description.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/fakes/results.h"
 #include "tests/fakes/scoped_environment.h"
 #include "tests/fakes/temporary_directory.h"
-#include "tests/own_kernels/descriptions.h"
+#include "tests/own_kernels/made_kernels.h"
 #include "tests/own_kernels/nvrtc_here.h"
 
 namespace dorajit::own_kernels {
@@ -30,6 +31,8 @@ using kernels::ElementType;
 using kernels::Operation;
 using testing::HasSubstr;
 using tests::Json;
+using tests::made;
+using tests::refusal_of;
 using tests::swiglu;
 
 class IncludedFilesTest : public testing::Test {
@@ -48,17 +51,6 @@ class IncludedFilesTest : public testing::Test {
     json["source"] = lines + "\n" + json["source"].get<std::string>();
     json["include"] = {directory_.path()};
     return json;
-  }
-
-  static const Operation& made(const Json& json) {
-    const auto kernel = make_kernel(json.dump());
-    if (!kernel) throw std::runtime_error(kernel.error().message);
-    return **kernel;
-  }
-
-  static std::string refusal_of(const Json& json) {
-    const auto kernel = make_kernel(json.dump());
-    return kernel ? std::string() : kernel.error().message;
   }
 
   // The headers of its program, but for the library's own.
@@ -103,8 +95,8 @@ TEST_F(IncludedFilesTest, FoldersAreSearchedInTheirOrderAfterHeaders) {
   write("a/x.h", "// a\n");
   write("b/x.h", "// b\n");
   write("b/y.h", "// b\n");
-  Json json = including("#include <x.h>\n#include <y.h>");
-  json["include"] = {directory_.file("a"), directory_.file("b")};
+  Json json = tests::with(including("#include <x.h>\n#include <y.h>"),
+                          {{"/include", {directory_.file("a"), directory_.file("b")}}});
   EXPECT_EQ(headers_of(made(json)).at("x.h"), "// a\n");
   json["headers"] = {{"y.h", "// given\n"}};
   EXPECT_EQ(headers_of(made(json)).at("y.h"), "// given\n");
@@ -114,16 +106,15 @@ TEST_F(IncludedFilesTest, TwoFilesOfOneNameStayApart) {
   write("a/x.h", "#include \"x.h\"\n");
   write("b/z.h", "#include \"x.h\"\n");
   write("b/x.h", "// b\n");
-  Json json = including("#include <x.h>\n#include <z.h>");
-  json["include"] = {directory_.file("a"), directory_.file("b")};
+  const Json json = tests::with(including("#include <x.h>\n#include <z.h>"),
+                                {{"/include", {directory_.file("a"), directory_.file("b")}}});
   const auto headers = headers_of(made(json));
   EXPECT_EQ(headers.at("z.h"), std::format("#include \"{}\"\n", directory_.file("b/x.h")));
   EXPECT_EQ(headers.at(directory_.file("b/x.h")), "// b\n");
 }
 
 TEST_F(IncludedFilesTest, WhatCannotBeReadIsRefused) {
-  Json json = including("");
-  json["include"] = {directory_.file("nowhere")};
+  Json json = tests::with(including(""), {{"/include", {directory_.file("nowhere")}}});
   EXPECT_THAT(refusal_of(json), HasSubstr("/nowhere\", which is no folder"));
   json["include"] = {1};
   EXPECT_THAT(refusal_of(json), HasSubstr("\"include\" is no text"));
@@ -142,13 +133,11 @@ TEST_F(IncludedFilesTest, KeptKernelNeedsNoFolder) {
   const Operation& kernel = made(json);
   EXPECT_THAT(std::string(kernel.description), testing::Not(HasSubstr(directory_.path())));
   // As a process that has only the store: it finds the text there, or no kernel.
-  const auto unknown = make_kernel(kernel.description, store.get());
-  ASSERT_FALSE(unknown);
-  EXPECT_THAT(unknown.error().message, HasSubstr("scale.h, which is not kept here"));
+  EXPECT_THAT(tests::error_of(make_kernel(kernel.description, store.get())).message,
+              HasSubstr("scale.h, which is not kept here"));
   for (const auto& [key, text] : kernel.attachments) keep_text(*store, std::string(key), text);
-  const auto found = make_kernel(kernel.description, store.get());
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(*found, &kernel);
+  const auto found = tests::value_of(make_kernel(kernel.description, store.get()));
+  EXPECT_EQ(found, &kernel);
   // A text of another hash is not taken for it.
   store->insert(std::string(kernel.attachments[0].key), {.code = "// forged\n", .resources = {}});
   EXPECT_FALSE(make_kernel(kernel.description, store.get()));
@@ -167,8 +156,7 @@ TEST_F(IncludedFilesTest, KeptTextsAndDescriptionsCountAgainstTheLimit) {
 }
 
 TEST_F(IncludedFilesTest, NativeHalvesNeedTheirHeader) {
-  Json json = including("");
-  json["types"]["T"] = {"float32", "__half"};
+  const Json json = tests::with(including(""), {{"/types/T", {"float32", "__half"}}});
   EXPECT_THAT(refusal_of(json), HasSubstr("cuda_fp16.h, which is in no folder of \"include\""));
   write("cuda_fp16.h", "struct __half {};\n");
   EXPECT_TRUE(headers_of(made(json)).contains("cuda_fp16.h"));
@@ -181,8 +169,7 @@ TEST_F(IncludedFilesTest, ToolkitIsFoundByItsVariable) {
   write("toolkit/include/cccl/cuda/barrier", "// a barrier\n");
   const tests::ScopedEnvironment saved{"CUDA_PATH"};
   ::setenv("CUDA_PATH", directory_.file("toolkit").c_str(), 1);
-  Json json = including("#include <cuda/barrier>");
-  json["include"] = {"cuda"};
+  const Json json = tests::with(including("#include <cuda/barrier>"), {{"/include", {"cuda"}}});
   EXPECT_EQ(headers_of(made(json)).at("cuda/barrier"), "// a barrier\n");
 }
 
@@ -216,9 +203,12 @@ TEST_F(IncludedFilesCompileTest, FilesBesideEachOtherAreFound) {
 }
 
 TEST_F(IncludedFilesCompileTest, TypesOfTheToolkitServe) {
-  Json json = including("#include <cuda_fp16.h>\n#include <mma.h>");
-  json["include"] = {"cuda"};
-  if (refusal_of(json).contains("no toolkit was found")) GTEST_SKIP() << refusal_of(json);
+  Json json =
+      tests::with(including("#include <cuda_fp16.h>\n#include <mma.h>"), {{"/include", {"cuda"}}});
+  const auto kernel = make_kernel(json.dump());
+  if (!kernel && kernel.error().message.contains("no toolkit was found")) {
+    GTEST_SKIP() << kernel.error().message;
+  }
   json["types"]["T"] = {"float32", "__half", "__nv_bfloat16"};
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBfloat16}) {

@@ -1,10 +1,12 @@
-// Tensors of integers in descriptions, and the values that tuning makes up for them.
+// The values that tuning makes up for inputs: integers below their limits, floating-point numbers
+// in their ranges.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
-#include <functional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,7 @@
 #include "kernel_templates/template.h"
 #include "own_kernels/kernel.h"
 #include "runtime/launch/problem.h"
-#include "tests/own_kernels/descriptions.h"
+#include "tests/own_kernels/made_kernels.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -23,23 +25,18 @@ using kernels::Operation;
 using kernels::Sizes;
 using kernels::Variant;
 using testing::HasSubstr;
+using tests::expect_refusals;
 using tests::gather;
 using tests::Json;
-
-const Operation& made(const Json& json) {
-  const auto kernel = make_kernel(json.dump());
-  if (!kernel) throw std::runtime_error(kernel.error().message);
-  return **kernel;
-}
+using tests::made;
+using tests::with;
 
 // A kernel whose `x` has that type, and which is read.
 Json with_input_of(std::string_view type) {
-  Json json = gather();
-  json["arguments"][0] = {"ids", "in", std::format("{}[n]", type)};
-  json["types"].erase("I");
-  json["key"].erase(0);
-  json.erase("limits");
-  return json;
+  return with(gather(), {{"/arguments/0", {"ids", "in", std::format("{}[n]", type)}},
+                         {"/types/I", tests::kErased},
+                         {"/key", {"T", "bucket(n)", "bucket(rows)", "width"}},
+                         {"/limits", tests::kErased}});
 }
 
 Variant variant_of(const Operation& operation, std::vector<ElementType> types) {
@@ -103,14 +100,11 @@ TEST(IntegerValuesTest, OperationsOfTheLibraryHaveNoIntegers) {
 TEST(IntegerValuesTest, CanonicalTextHasTheLimits) {
   const Operation& operation = made(gather());
   EXPECT_EQ(&made(Json::parse(operation.description)), &operation);
-  Json other = gather();
-  other["limits"]["ids"] = "min(rows, 100)";
-  EXPECT_NE(&made(other), &operation);
+  EXPECT_NE(&made(with(gather(), {{"/limits/ids", "min(rows, 100)"}})), &operation);
 }
 
 TEST(IntegerValuesTest, DescriptionWithoutLimitsKeepsItsName) {
-  Json empty = tests::swiglu();
-  empty["limits"] = Json::object();
+  const Json empty = with(tests::swiglu(), {{"/limits", Json::object()}});
   EXPECT_EQ(&made(empty), &made(tests::swiglu()));
   EXPECT_THAT(std::string(made(empty).description), testing::Not(HasSubstr("limits")));
 }
@@ -118,9 +112,7 @@ TEST(IntegerValuesTest, DescriptionWithoutLimitsKeepsItsName) {
 TEST(IntegerValuesTest, ValuesAreFromZeroToBelowTheLimit) {
   for (const kernels::IntegerType& type : kernels::kIntegerTypes) {
     if (type.type == kernels::kBool) continue;
-    Json json = with_input_of(type.name);
-    json["limits"]["ids"] = "rows";
-    const auto values = values_of(json, type);
+    const auto values = values_of(with(with_input_of(type.name), {{"/limits/ids", "rows"}}), type);
     EXPECT_EQ(std::set(values.begin(), values.end()), (std::set<std::int64_t>{0, 1, 2, 3, 4}))
         << type.name;
   }
@@ -137,9 +129,8 @@ TEST(IntegerValuesTest, ValuesWithoutALimitAreSmall) {
 TEST(IntegerValuesTest, LimitBeyondTheTypeIsThatOfTheType) {
   for (const kernels::IntegerType& type : kernels::kIntegerTypes) {
     if (type.type == kernels::kBool) continue;
-    Json json = with_input_of(type.name);
-    json["limits"]["ids"] = "9223372036854775807";
-    const auto values = values_of(json, type);
+    const auto values =
+        values_of(with(with_input_of(type.name), {{"/limits/ids", "9223372036854775807"}}), type);
     EXPECT_GE(std::ranges::min(values), 0) << type.name;
     EXPECT_LE(std::ranges::max(values), type.most) << type.name;
     EXPECT_GT(std::ranges::max(values), type.most / 2) << type.name;
@@ -147,8 +138,7 @@ TEST(IntegerValuesTest, LimitBeyondTheTypeIsThatOfTheType) {
 }
 
 TEST(IntegerValuesTest, LimitThatIsNotPositiveForTheSizesIsAnError) {
-  Json json = with_input_of("int32");
-  json["limits"]["ids"] = "rows - 5";
+  Json json = with(with_input_of("int32"), {{"/limits/ids", "rows - 5"}});
   const kernels::IntegerType& int32 = *kernels::as_integer(kernels::kInt32);
   const auto message_of = [&](const Json& of) -> std::string {
     try {
@@ -166,8 +156,7 @@ TEST(IntegerValuesTest, LimitThatIsNotPositiveForTheSizesIsAnError) {
 
 // Otherwise the tuner would verify configs on values that the kernel does not serve.
 TEST(IntegerValuesTest, SizesWithoutValuesAreNotVerified) {
-  Json json = gather();
-  json["limits"]["ids"] = "rows - 1000000";
+  const Json json = with(gather(), {{"/limits/ids", "rows - 1000000"}});
   const Variant variant =
       variant_of(made(json), {kernels::kInt64, ElementType::kFloat32, ElementType::kFloat32});
   const Sizes problem{4096, 1 << 20, 64};
@@ -176,46 +165,81 @@ TEST(IntegerValuesTest, SizesWithoutValuesAreNotVerified) {
   }
 }
 
-struct Refusal {
-  const char* what;
-  std::function<void(Json&)> change;
-  const char* message;
-};
-
 TEST(IntegerValuesTest, RefusedLimitIsNamed) {
-  const std::vector<Refusal> refusals = {
-      {"no object", [](Json& j) { j["limits"] = {"ids"}; }, "\"limits\" is no object"},
-      {"no expression", [](Json& j) { j["limits"]["ids"] = 1.5; }, "\"limits\" is no expression"},
-      {"unknown name", [](Json& j) { j["limits"]["idx"] = "rows"; },
-       "\"limits\" has `idx`, which is no tensor"},
-      {"a scalar", [](Json& j) { j["limits"]["n"] = "rows"; }, "has `n`, which is no tensor"},
-      {"floats", [](Json& j) { j["limits"]["table"] = "rows"; },
-       "has `table`, whose elements are not integers"},
-      {"an output", [](Json& j) { j["arguments"][2][2] = "I[n, width]", j["limits"]["out"] = 5; },
-       "has `out`, which is only written"},
-      {"truth values", [](Json& j) { j["types"]["I"] = {"int8", "bool"}; },
-       "has `ids`, whose elements are not integers"},
-      {"zero", [](Json& j) { j["limits"]["ids"] = 0; }, "whose limit \"0\" is 0"},
-      {"negative", [](Json& j) { j["limits"]["ids"] = "3 - 7"; }, "whose limit \"3 - 7\" is -4"},
-      {"overflow", [](Json& j) { j["limits"]["ids"] = "9223372036854775807 + 1"; },
-       "overflows 64 bits"},
-      {"a parameter", [](Json& j) { j["limits"]["ids"] = "BLOCK"; }, "the name `BLOCK` is unknown"},
-      {"unknown in it", [](Json& j) { j["limits"]["ids"] = "m"; }, "the name `m` is unknown"},
-      {"odd type", [](Json& j) { j["types"]["I"] = {"uint24"}; },
-       "has \"uint24\" for `I`; there are float32, bfloat16, float16, float64, int8, int16, int32, "
-       "int64, uint8, bool, uint16, uint32, uint64"},
-      {"odd type of a tensor", [](Json& j) { j["arguments"][0][2] = "float8[n]"; },
-       "none of float32, bfloat16, float16, float64, int8, int16, int32, int64, uint8, bool, "
-       "uint16, uint32, uint64"},
-      {"name of a type", [](Json& j) { j["types"]["bool"] = {"int8"}; }, "a type already"},
-  };
-  for (const Refusal& refusal : refusals) {
-    Json json = gather();
-    refusal.change(json);
-    const auto kernel = make_kernel(json.dump());
-    ASSERT_FALSE(kernel) << refusal.what;
-    EXPECT_THAT(kernel.error().message, HasSubstr(refusal.message)) << refusal.what;
-  }
+  expect_refusals(
+      gather(),
+      {{{{"/limits", {"ids"}}}, "\"limits\" is no object"},
+       {{{"/limits/ids", 1.5}}, "\"limits\" is no expression"},
+       {{{"/limits/idx", "rows"}}, "\"limits\" has `idx`, which is no tensor"},
+       {{{"/limits/n", "rows"}}, "has `n`, which is no tensor"},
+       {{{"/limits/table", "rows"}}, "has `table`, whose elements are not integers"},
+       {{{"/arguments/2/2", "I[n, width]"}, {"/limits/out", 5}},
+        "has `out`, which is only written"},
+       {{{"/types/I", {"int8", "bool"}}}, "has `ids`, whose elements are not integers"},
+       {{{"/limits/ids", 0}}, "whose limit \"0\" is 0"},
+       {{{"/limits/ids", "3 - 7"}}, "whose limit \"3 - 7\" is -4"},
+       {{{"/limits/ids", "9223372036854775807 + 1"}}, "overflows 64 bits"},
+       {{{"/limits/ids", "BLOCK"}}, "the name `BLOCK` is unknown"},
+       {{{"/limits/ids", "m"}}, "the name `m` is unknown"},
+       {{{"/types/I", {"uint24"}}},
+        "has \"uint24\" for `I`; there are float32, bfloat16, float16, float64, int8, int16, "
+        "int32, "
+        "int64, uint8, bool, uint16, uint32, uint64"},
+       {{{"/arguments/0/2", "float8[n]"}},
+        "none of float32, bfloat16, float16, float64, int8, int16, int32, int64, uint8, bool, "
+        "uint16, uint32, uint64"},
+       {{{"/types/bool", {"int8"}}}, "a type already"}});
+}
+
+Json gather_of_floats() { return tests::with(gather(), {{"/types/T", {"float32", "bfloat16"}}}); }
+
+// Of the table, whose elements are float32.
+std::vector<float> table_values(const Json& json) {
+  constexpr std::size_t kCount = 10000;
+  const kernels::Variant variant{
+      .operation = &made(json),
+      .types = {kernels::kInt64, ElementType::kFloat32, ElementType::kFloat32}};
+  const auto bytes = autotune::random_elements(variant, 1, kernels::Sizes{100, 5, 7}, kCount, 1);
+  if (!bytes) throw std::runtime_error(bytes.error().message);
+  std::vector<float> values(kCount);
+  std::memcpy(values.data(), bytes->data(), bytes->size());
+  return values;
+}
+
+TEST(RangesTest, ValuesLieInTheRangeAndFillIt) {
+  const Json json = tests::with(gather_of_floats(), {{"/ranges/table", {0.5, 2}}});
+  const auto [least, most] = std::ranges::minmax(table_values(json));
+  EXPECT_GE(least, 0.5F);
+  EXPECT_LT(least, 0.51F);
+  EXPECT_LE(most, 2.0F);
+  EXPECT_GT(most, 1.99F);
+}
+
+TEST(RangesTest, ValuesWithoutARangeAreAroundZero) {
+  const auto [least, most] = std::ranges::minmax(table_values(gather_of_floats()));
+  EXPECT_LT(least, -2.0F);
+  EXPECT_GT(most, 2.0F);
+}
+
+TEST(RangesTest, RangeIsPartOfTheKernelsIdentity) {
+  Json json = tests::with(gather_of_floats(), {{"/ranges/table", {0.5, 2}}});
+  const kernels::Operation& operation = made(json);
+  EXPECT_NE(&operation, &made(gather_of_floats()));
+  EXPECT_EQ(&made(Json::parse(operation.description)), &operation);
+  json["ranges"] = Json::object();
+  EXPECT_EQ(&made(json), &made(gather_of_floats()));
+}
+
+TEST(RangesTest, RefusedRangeIsNamed) {
+  tests::expect_refusals(
+      gather_of_floats(),
+      {{{{"/ranges", {"table"}}}, "\"ranges\" is no object"},
+       {{{"/ranges/table", 1}}, "has for `table` what is no [least, most]"},
+       {{{"/ranges/table", {2, 1}}}, "has for `table` what is no [least, most]"},
+       {{{"/ranges/table", {-1.5e308, 1.5e308}}}, "has for `table` what is no [least, most]"},
+       {{{"/ranges/no", {0, 1}}}, "\"ranges\" has `no`, which is no tensor"},
+       {{{"/ranges/out", {0, 1}}}, "has `out`, which is only written"},
+       {{{"/ranges/ids", {0, 1}}}, "has `ids`, whose elements may be integers"}});
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "runtime/launch/problem.h"
 #include "tests/fakes/child_process.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/fakes/results.h"
 #include "tests/own_kernels/fake_gpu.h"
 
 namespace dorajit::tests {
@@ -26,8 +27,7 @@ class KeptKernelTest : public OwnKernelTest {
 
   // A kernel that this process never makes itself.
   static Json unknown_here(const std::string& name) {
-    Json json = swiglu();
-    json["name"] = name;
+    const Json json = with(swiglu(), {{"/name", name}});
     return json;
   }
 
@@ -66,17 +66,16 @@ TEST_F(KeptKernelTest, ProblemOfAnotherProcessIsReadByItsText) {
   EXPECT_THAT(problem, testing::StartsWith("kept_elsewhere@"));
   EXPECT_FALSE(launch::parse_problem(problem));
   autotune::serve_kept_kernels(settings());
-  const auto parsed = launch::parse_problem(problem);
-  ASSERT_TRUE(parsed);
-  EXPECT_EQ(to_text(*parsed), problem);
-  EXPECT_EQ(parsed->variant.operation->operands.size(), 3U);
+  const auto parsed = tests::value_of(launch::parse_problem(problem));
+  EXPECT_EQ(to_text(parsed), problem);
+  EXPECT_EQ(parsed.variant.operation->operands.size(), 3U);
 }
 
 // As the daemon has it tuned: by a process that is told no more than the problem.
 TEST_F(KeptKernelTest, WorkerOfTheDaemonTunesTheProblemOfAnotherProcess) {
   set_variable("DORAJIT_CACHE_DIR", cache_dir());
-  Json json = unknown_here("kept_for_a_worker");
-  json["arguments"][2][1] = "inout";  // its fake driver writes nothing
+  const Json json = with(unknown_here("kept_for_a_worker"), {{"/arguments/2/1", "inout"}});
+  // its fake driver writes nothing
   const std::string problem = problem_of_another_process(json);
   const Json request = {{"type", "tune"},
                         {"problem", problem},

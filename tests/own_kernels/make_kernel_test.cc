@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +14,8 @@
 #include "own_kernels/description.h"
 #include "own_kernels/kernel.h"
 #include "runtime/launch/problem.h"
-#include "tests/own_kernels/descriptions.h"
+#include "tests/fakes/results.h"
+#include "tests/own_kernels/made_kernels.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -24,18 +24,17 @@ using kernels::ElementType;
 using kernels::Operation;
 using kernels::Sizes;
 using kernels::Variant;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using tests::expect_refusals;
 using tests::Json;
+using tests::made;
+using tests::refusal_of;
 using tests::swiglu;
+using tests::with;
 
 const kernels::SpaceTraits kHopper{
     .kind = kernels::DeviceKind::kCuda, .processors = 132, .architecture = 90};
-
-const Operation& made(const Json& json) {
-  const auto kernel = make_kernel(json.dump());
-  if (!kernel) throw std::runtime_error(kernel.error().message);
-  return **kernel;
-}
 
 Variant variant_of(const Operation& operation, ElementType type = ElementType::kFloat32) {
   Variant variant{.operation = &operation};
@@ -43,16 +42,8 @@ Variant variant_of(const Operation& operation, ElementType type = ElementType::k
   return variant;
 }
 
-std::string refusal_of(const Json& json) {
-  const auto kernel = make_kernel(json.dump());
-  EXPECT_FALSE(kernel) << json.dump();
-  return kernel ? std::string() : kernel.error().message;
-}
-
 TEST(MakeKernelTest, DefaultMayDependOnTheSizes) {
-  Json json = swiglu();
-  json["default"]["VEC"] = "min(n / 64, 8)";
-  const Variant variant = variant_of(made(json));
+  const Variant variant = variant_of(made(with(swiglu(), {{"/default/VEC", "min(n / 64, 8)"}})));
   EXPECT_EQ(&made(Json::parse(variant.operation->description)), variant.operation);
   const auto default_for = [&](std::int64_t n) {
     return kernels::default_config(variant, kHopper, 1, Sizes{n});
@@ -86,8 +77,8 @@ TEST(MakeKernelTest, EqualDescriptionsAreOneOperation) {
   const Json original = swiglu();
   for (auto it = original.rbegin(); it != original.rend(); ++it) reordered[it.key()] = it.value();
   EXPECT_EQ(&made(original), &made(reordered));
-  Json other = swiglu();
-  other["source"] = std::string(tests::kSwigluSource) + "// changed\n";
+  const Json other =
+      with(original, {{"/source", std::string(tests::kSwigluSource) + "// changed\n"}});
   EXPECT_NE(&made(original), &made(other));
   EXPECT_NE(kernels::full_name(made(original)), kernels::full_name(made(other)));
 }
@@ -109,9 +100,8 @@ TEST(MakeKernelTest, ProblemTextIsReadBack) {
 }
 
 TEST(MakeKernelTest, ScalarOfZeroIsKeptInTheProblem) {
-  Json json = swiglu();
-  json["arguments"].push_back({"pad", "int32"});
-  json["key"] = {"T", "bucket(n)", "pad"};
+  const Json json =
+      with(swiglu(), {{"/arguments/-", {"pad", "int32"}}, {"/key", {"T", "bucket(n)", "pad"}}});
   const launch::Problem problem =
       launch::make_problem(variant_of(made(json)), kernels::DeviceKind::kCuda, Sizes{4096, 0});
   EXPECT_EQ(problem.largest_sizes()[1], 0);
@@ -151,29 +141,29 @@ TEST(MakeKernelTest, SpaceHasEveryCombinationThatFits) {
 }
 
 TEST(MakeKernelTest, LaunchShapeFollowsTheExpressions) {
-  Json json = swiglu();
-  json["grid"] = {"ceil_div(n, BLOCK * VEC)", 2, "VEC"};
-  json["block"] = {"BLOCK / 2", "2"};
-  json["shared_memory"] = "BLOCK * 4";
-  const Variant variant = variant_of(made(json));
+  const Variant variant =
+      variant_of(made(with(swiglu(), {{"/grid", {"ceil_div(n, BLOCK * VEC)", 2, "VEC"}},
+                                      {"/block", {"BLOCK / 2", "2"}},
+                                      {"/shared_memory", "BLOCK * 4"}})));
   kernels::LaunchArguments arguments;
   arguments.set_sizes(Sizes{1000});
   const auto shape =
       kernels::launch_shape(variant, *kernels::parse_config("BLOCK=128-VEC=2"), arguments);
-  EXPECT_EQ(shape.run.grid_x, 4);
-  EXPECT_EQ(shape.run.grid_y, 2);
-  EXPECT_EQ(shape.run.grid_z, 2);
-  EXPECT_EQ(shape.run.threads, 64);
-  EXPECT_EQ(shape.run.threads_y, 2);
-  EXPECT_EQ(shape.run.threads_z, 1);
-  EXPECT_EQ(shape.run.shared_bytes, 512);
+  const auto& run = shape.run;
+  EXPECT_THAT((std::vector{run.grid_x, run.grid_y, run.grid_z}), ElementsAre(4, 2, 2));
+  EXPECT_THAT((std::vector{run.threads, run.threads_y, run.threads_z}), ElementsAre(64, 2, 1));
+  EXPECT_EQ(run.shared_bytes, 512);
 }
 
 TEST(MakeKernelTest, ParametersStandInTheOrderOfTheArguments) {
-  Json json = swiglu();
-  json["arguments"] = {{"n", "int32"},         {"gate", "in", "T[n]"}, {"eps", "float32"},
-                       {"out", "out", "T[n]"}, {"m", "int64"},         {"scale", "float64"}};
-  json["key"] = {"T", "bucket(n)", "m"};
+  const Json json = with(swiglu(), {{"/arguments",
+                                     {{"n", "int32"},
+                                      {"gate", "in", "T[n]"},
+                                      {"eps", "float32"},
+                                      {"out", "out", "T[n]"},
+                                      {"m", "int64"},
+                                      {"scale", "float64"}}},
+                                    {"/key", {"T", "bucket(n)", "m"}}});
   const Operation& operation = made(json);
   kernels::LaunchArguments arguments;
   arguments.set_sizes(Sizes{7, 9});
@@ -205,83 +195,57 @@ TEST(MakeKernelTest, TypesOfOneNameAreTheSame) {
   EXPECT_FALSE(kernels::is_supported(variant_of(made(swiglu()), ElementType::kFloat64)));
 }
 
-struct Refusal {
-  const char* what;
-  std::function<void(Json&)> change;
-  const char* message;
-};
-
 TEST(MakeKernelTest, RefusalNamesTheFieldAndWhatIsWrong) {
-  const std::vector<Refusal> refusals = {
-      {"unknown field", [](Json& j) { j["grids"] = 1; }, "\"grids\" is no field"},
-      {"no name", [](Json& j) { j.erase("name"); }, "\"name\" is missing or empty"},
-      {"hostile name", [](Json& j) { j["name"] = "a/../b"; }, "\"name\" is \"a/../b\""},
-      {"name with a newline", [](Json& j) { j["name"] = "a\nb"; }, "\"name\" is"},
-      {"no source", [](Json& j) { j["source"] = ""; }, "\"source\" is missing or empty"},
-      {"source of a number", [](Json& j) { j["source"] = 7; }, "\"source\" is no text"},
-      {"no such entry", [](Json& j) { j["entry"] = "swish<BLOCK>"; },
-       "the source has no kernel `swish`; it has `swiglu`"},
-      {"injected entry", [](Json& j) { j["entry"] = "swiglu<1>;\nint x"; }, "\"entry\" is"},
-      {"value beyond its type", [](Json& j) { j["arguments"][3] = {"n", "int8", 128}; },
-       "int8 is an integer from -128 to 127"},
-      {"value of a fraction", [](Json& j) { j["arguments"][3] = {"n", "uint64", 0.5}; },
-       "uint64 is an integer from 0 to 9007199254740991"},
-      {"key of a value",
-       [](Json& j) { j["arguments"].push_back({"s", "int32", 1}), j["key"] = {"n", "s"}; },
-       "\"key\" has `s`"},
-      {"grid of a value",
-       [](Json& j) { j["arguments"].push_back({"s", "int32", 1}), j["grid"] = "s"; },
-       "\"grid\": expression \"s\""},
-      {"shape of a value",
-       [](Json& j) { j["arguments"].push_back({"s", "int32", 1}), j["arguments"][0][2] = "T[s]"; },
-       "as something else is"},
-      {"scalar of half", [](Json& j) { j["arguments"].push_back({"s", "float16"}); },
-       "of kind \"float16\""},
-      {"no arguments", [](Json& j) { j["arguments"] = Json::array(); }, "nothing is computed"},
-      {"no output", [](Json& j) { j["arguments"][2][1] = "in"; }, "nothing is computed"},
-      {"odd kind", [](Json& j) { j["arguments"][0][1] = "input"; }, "of kind \"input\""},
-      {"no shape", [](Json& j) { j["arguments"][0] = {"gate", "in"}; }, "without its shape"},
-      {"odd shape", [](Json& j) { j["arguments"][0][2] = "T"; }, "write a tensor as"},
-      {"empty dimension", [](Json& j) { j["arguments"][0][2] = "T[n, ]"; },
-       "a dimension of `gate`"},
-      {"unknown type", [](Json& j) { j["arguments"][0][2] = "U[n]"; }, "elements of \"U\""},
-      {"type of nobody", [](Json& j) { j["types"]["U"] = {"float32"}; }, "which no tensor has"},
-      {"odd type", [](Json& j) { j["types"]["T"] = {"int4"}; }, "has \"int4\" for `T`"},
-      {"repeated name", [](Json& j) { j["arguments"][1][0] = "gate"; }, "as something else is"},
-      {"word as a name", [](Json& j) { j["arguments"][1][0] = "min"; }, "is called \"min\""},
-      {"small letter", [](Json& j) { j["parameters"]["v"] = {1}, j["default"]["v"] = 1; },
-       "write `V`"},
-      {"no default", [](Json& j) { j["default"].erase("VEC"); }, "has no value for `VEC`"},
-      {"odd default", [](Json& j) { j["default"]["VEC"] = 3; }, "none of its values"},
-      {"default of nothing", [](Json& j) { j["default"]["VEC"] = "BLOCK"; },
-       "\"default\": expression \"BLOCK\""},
-      {"default too many", [](Json& j) { j["default"]["X"] = 3; }, "a name that is no parameter"},
-      {"large value", [](Json& j) { j["parameters"]["VEC"] = {1, 1LL << 40}; }, "32 bits"},
-      {"unknown in grid", [](Json& j) { j["grid"] = "m"; }, "\"grid\": expression \"m\""},
-      {"zero division", [](Json& j) { j["block"] = "BLOCK / 0"; }, "it divides by zero"},
-      {"four axes", [](Json& j) { j["grid"] = {1, 1, 1, 1}; }, "has not 1 to 3 expressions"},
-      {"no grid", [](Json& j) { j.erase("grid"); }, "\"grid\" is missing"},
-      {"constraint", [](Json& j) { j["constraint"] = "n %"; }, "\"constraint\": expression"},
-      {"deep", [](Json& j) { j["grid"] = std::string(500, '(') + "1"; }, "nested too deep"},
-      {"key lacks", [](Json& j) { j["key"] = {"T"}; }, "\"key\" lacks `n`"},
-      {"key of nothing", [](Json& j) { j["key"] = {"T", "n", "m"}; }, "\"key\" has `m`"},
-      {"bucket of a type", [](Json& j) { j["key"] = {"bucket(T)", "n"}; }, "has no bucket"},
-      {"tolerance", [](Json& j) { j["tolerance"] = -1; }, "\"tolerance\" is no number from 0 to 1"},
-      {"include path", [](Json& j) { j["options"] = {"-I/etc"}; },
-       "\"-I/etc\", which is not served"},
-      {"odd target", [](Json& j) { j["options"] = {"--gpu-architecture=compute_90"}; },
-       "which is not served"},
-      {"bare -D", [](Json& j) { j["options"] = {"-D", "-I/etc"}; }, "\"-D\", which is not served"},
-      {"bare --std=", [](Json& j) { j["options"] = {"--std="}; }, "which is not served"},
-      {"ptxas file", [](Json& j) { j["options"] = {"--ptxas-options=--options-file=x"}; },
-       "which is not served"},
-      {"header name", [](Json& j) { j["headers"]["a\"b"] = ""; }, "\"headers\" has a name"},
-  };
-  for (const Refusal& refusal : refusals) {
-    Json json = swiglu();
-    refusal.change(json);
-    EXPECT_THAT(refusal_of(json), HasSubstr(refusal.message)) << refusal.what;
-  }
+  expect_refusals(
+      swiglu(),
+      {{{{"/grids", 1}}, "\"grids\" is no field"},
+       {{{"/name", tests::kErased}}, "\"name\" is missing or empty"},
+       {{{"/name", "a/../b"}}, "\"name\" is \"a/../b\""},
+       {{{"/name", "a\nb"}}, "\"name\" is"},
+       {{{"/source", ""}}, "\"source\" is missing or empty"},
+       {{{"/source", 7}}, "\"source\" is no text"},
+       {{{"/entry", "swish<BLOCK>"}}, "the source has no kernel `swish`; it has `swiglu`"},
+       {{{"/entry", "swiglu<1>;\nint x"}}, "\"entry\" is"},
+       {{{"/arguments/3", {"n", "int8", 128}}}, "int8 is an integer from -128 to 127"},
+       {{{"/arguments/3", {"n", "uint64", 0.5}}},
+        "uint64 is an integer from 0 to 9007199254740991"},
+       {{{"/arguments/-", {"s", "int32", 1}}, {"/key", {"n", "s"}}}, "\"key\" has `s`"},
+       {{{"/arguments/-", {"s", "int32", 1}}, {"/grid", "s"}}, "\"grid\": expression \"s\""},
+       {{{"/arguments/-", {"s", "int32", 1}}, {"/arguments/0/2", "T[s]"}}, "as something else is"},
+       {{{"/arguments/-", {"s", "float16"}}}, "of kind \"float16\""},
+       {{{"/arguments", Json::array()}}, "nothing is computed"},
+       {{{"/arguments/2/1", "in"}}, "nothing is computed"},
+       {{{"/arguments/0/1", "input"}}, "of kind \"input\""},
+       {{{"/arguments/0", {"gate", "in"}}}, "without its shape"},
+       {{{"/arguments/0/2", "T"}}, "write a tensor as"},
+       {{{"/arguments/0/2", "T[n, ]"}}, "a dimension of `gate`"},
+       {{{"/arguments/0/2", "U[n]"}}, "elements of \"U\""},
+       {{{"/types/U", {"float32"}}}, "which no tensor has"},
+       {{{"/types/T", {"int4"}}}, "has \"int4\" for `T`"},
+       {{{"/arguments/1/0", "gate"}}, "as something else is"},
+       {{{"/arguments/1/0", "min"}}, "is called \"min\""},
+       {{{"/parameters/v", {1}}, {"/default/v", 1}}, "write `V`"},
+       {{{"/default/VEC", tests::kErased}}, "has no value for `VEC`"},
+       {{{"/default/VEC", 3}}, "none of its values"},
+       {{{"/default/VEC", "BLOCK"}}, "\"default\": expression \"BLOCK\""},
+       {{{"/default/X", 3}}, "a name that is no parameter"},
+       {{{"/parameters/VEC", {1, 1LL << 40}}}, "32 bits"},
+       {{{"/grid", "m"}}, "\"grid\": expression \"m\""},
+       {{{"/block", "BLOCK / 0"}}, "it divides by zero"},
+       {{{"/grid", {1, 1, 1, 1}}}, "has not 1 to 3 expressions"},
+       {{{"/grid", tests::kErased}}, "\"grid\" is missing"},
+       {{{"/constraint", "n %"}}, "\"constraint\": expression"},
+       {{{"/grid", std::string(500, '(') + "1"}}, "nested too deep"},
+       {{{"/key", {"T"}}}, "\"key\" lacks `n`"},
+       {{{"/key", {"T", "n", "m"}}}, "\"key\" has `m`"},
+       {{{"/key", {"bucket(T)", "n"}}}, "has no bucket"},
+       {{{"/tolerance", -1}}, "\"tolerance\" is no number from 0 to 1"},
+       {{{"/options", {"-I/etc"}}}, "\"-I/etc\", which is not served"},
+       {{{"/options", {"--gpu-architecture=compute_90"}}}, "which is not served"},
+       {{{"/options", {"-D", "-I/etc"}}}, "\"-D\", which is not served"},
+       {{{"/options", {"--std="}}}, "which is not served"},
+       {{{"/options", {"--ptxas-options=--options-file=x"}}}, "which is not served"},
+       {{{"/headers/a\"b", ""}}, "\"headers\" has a name"}});
 }
 
 TEST(MakeKernelTest, HugeSpaceIsRefused) {
@@ -307,8 +271,7 @@ TEST(MakeKernelTest, ConcurrentThreadsMakeOneOperationOfADescription) {
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&found, i] {
       for (int k = 0; k < kKernels; ++k) {
-        Json json = swiglu();
-        json["name"] = "concurrent_" + std::to_string(k);
+        const Json json = with(swiglu(), {{"/name", "concurrent_" + std::to_string(k)}});
         const auto kernel = make_kernel(json.dump());
         found[static_cast<std::size_t>(i)][static_cast<std::size_t>(k)] =
             kernel ? *kernel : nullptr;
@@ -338,14 +301,12 @@ TEST(MakeKernelTest, TextThatIsNoObjectIsRefused) {
   }
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   EXPECT_FALSE(make_kernel(deep));
-  Json json = swiglu();
-  json["types"]["T"] = "here";
+  const Json json = with(swiglu(), {{"/types/T", "here"}});
   std::string text = json.dump();
   text.replace(text.find("\"here\""), 6, "[" + deep + "]");
-  const auto kernel = make_kernel(text);
-  ASSERT_FALSE(kernel);
-  EXPECT_THAT(kernel.error().message, HasSubstr("not JSON: line 1, column "));
-  EXPECT_THAT(kernel.error().message, HasSubstr("more than 64 levels of brackets"));
+  const Error kernel = tests::error_of(make_kernel(text));
+  EXPECT_THAT(kernel.message, HasSubstr("not JSON: line 1, column "));
+  EXPECT_THAT(kernel.message, HasSubstr("more than 64 levels of brackets"));
   EXPECT_FALSE(make_kernel("{\"grid\": " + deep + "}"));
   EXPECT_FALSE(make_kernel(std::string(Description::kMaxBytes + 1, ' ')));
 }

@@ -15,7 +15,8 @@
 #include "own_kernels/kernel.h"
 #include "runtime/launch/problem.h"
 #include "tests/fakes/fake_device.h"
-#include "tests/own_kernels/descriptions.h"
+#include "tests/fakes/results.h"
+#include "tests/own_kernels/made_kernels.h"
 #include "tests/own_kernels/nvrtc_here.h"
 
 namespace dorajit::own_kernels {
@@ -25,13 +26,8 @@ using kernels::Operation;
 using kernels::Sizes;
 using testing::HasSubstr;
 using tests::Json;
+using tests::made;
 using tests::swiglu;
-
-const Operation& made(const Json& json) {
-  const auto kernel = make_kernel(json.dump());
-  if (!kernel) throw std::runtime_error(kernel.error().message);
-  return **kernel;
-}
 
 kernels::Variant variant_of(const Operation& operation) {
   return own_kernels::variant_of(operation, kernels::ElementType::kFloat32).value();
@@ -42,8 +38,7 @@ TEST(OwnKernelScalarsTest, ScalarOfEachTypeHasItsBytes) {
     const auto [least, most] = range_of(type);
     for (const bool is_size : {true, false}) {
       SCOPED_TRACE(std::format("{} {}", type.name, is_size));
-      Json json = swiglu();
-      json["arguments"].push_back({"x", type.name});
+      Json json = tests::with(swiglu(), {{"/arguments/-", {"x", type.name}}});
       if (!is_size) json["arguments"].back().push_back(1);
       json["key"] = is_size ? Json({"bucket(n)", "x"}) : Json({"bucket(n)"});
       const Operation& operation = made(json);
@@ -88,18 +83,16 @@ TEST(OwnKernelScalarsTest, TuningPassesTheValuesForTuning) {
   Json json = swiglu();
   json["arguments"].insert(json["arguments"].end(), {{"step", "int8", -3}, {"eps", "float32"}});
   tests::FakeDevice device(1);
-  const auto scratch = autotune::ScratchOperands::make(device, variant_of(made(json)),
-                                                       {.sizes = Sizes{64}, .vector_width = 1});
-  ASSERT_TRUE(scratch) << scratch.error().message;
-  const kernels::LaunchArguments arguments = scratch->arguments(0);
+  const auto scratch = tests::value_of(autotune::ScratchOperands::make(
+      device, variant_of(made(json)), {.sizes = Sizes{64}, .vector_width = 1}));
+  const kernels::LaunchArguments arguments = scratch.arguments(0);
   EXPECT_EQ(arguments.all_scalars[0], 64);
   EXPECT_EQ(arguments.all_scalars[1], -3);
   EXPECT_EQ(arguments.all_scalars[2], 0.5);
 }
 
 TEST(OwnKernelScalarsTest, ConstantDimensionIsInNoKey) {
-  Json json = swiglu();
-  json["arguments"][1][2] = "T[n, 256]";
+  const Json json = tests::with(swiglu(), {{"/arguments/1/2", "T[n, 256]"}});
   const Operation& operation = made(json);
   const launch::Problem problem =
       launch::make_problem(variant_of(operation), kernels::DeviceKind::kCuda, Sizes{4096});
@@ -119,12 +112,12 @@ TEST(OwnKernelScalarsTest, TypeOfEachScalarIsCompared) {
   };
   for (const kernels::IntegerType& type : kernels::kIntegerTypes) {
     for (const bool is_right : {true, false}) {
-      Json json = swiglu();
-      json["arguments"].push_back({"x", type.name, 1});
-      json["source"] = std::format(
-          "template <int, int> __global__ void swiglu(const T*, const T*, T*, long long, {} x) "
-          "{{}}",
-          is_right ? type.cuda : "float");
+      const Json json = tests::with(
+          swiglu(), {{"/arguments/-", {"x", type.name, 1}},
+                     {"/source", std::format("template <int, int> __global__ void swiglu(const T*, "
+                                             "const T*, T*, long long, {} x) "
+                                             "{{}}",
+                                             is_right ? type.cuda : "float")}});
       const auto artifact = compile(json);
       EXPECT_EQ(artifact.has_value(), is_right) << type.name;
       if (is_right || artifact) continue;
@@ -133,8 +126,7 @@ TEST(OwnKernelScalarsTest, TypeOfEachScalarIsCompared) {
     }
   }
   // A value that may be negative is not an unsigned one.
-  Json json = swiglu();
-  json["arguments"].push_back({"x", "int32", 1});
+  Json json = tests::with(swiglu(), {{"/arguments/-", {"x", "int32", 1}}});
   json["source"] =
       "template <int, int> __global__ void swiglu(const T*, const T*, T*, long long, unsigned) {}";
   EXPECT_FALSE(compile(json));

@@ -17,38 +17,26 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-constexpr int kFailed = 1;
-
 TEST(CliCache, PathIsOneLine) {
   const CliSandbox sandbox;
-  EXPECT_EQ(sandbox.run({"cache", "path"}).out, sandbox.cache_dir() + "\n");
-  const auto document = sandbox.run({"cache", "path", "--json"}).document();
-  EXPECT_EQ(document["database"], sandbox.cache_dir() + "/tuning.db");
-  EXPECT_EQ(sandbox.run({"cache", "path", "--cache-dir", "/x/y"}).out, "/x/y\n");
+  EXPECT_EQ(sandbox.run("cache path").out, sandbox.cache_dir() + "\n");
+  const auto document = sandbox.json("cache path");
+  EXPECT_EQ(document["database"], sandbox.database());
+  EXPECT_EQ(sandbox.run("cache path --cache-dir /x/y").out, "/x/y\n");
 }
 
 TEST(CliCache, EmptyFolderHasSizeZero) {
   const CliSandbox sandbox;
-  EXPECT_EQ(sandbox.run({"cache", "size", "--json"}).document()["total"]["bytes"], 0);
-  const CliResult cleared = sandbox.run({"cache", "clear"});
-  EXPECT_EQ(cleared.exit_code, 0) << cleared.err;
+  EXPECT_EQ(sandbox.json("cache size")["total"]["bytes"], 0);
+  const CliResult cleared = sandbox.succeed("cache clear");
   EXPECT_EQ(cleared.out, "0 kernels deleted, 0 B; 0 left, 0 B\n");
 }
 
 // A folder with one tuned problem.
 class CliCacheFolder : public testing::Test {
  protected:
-  void SetUp() override {
-    const CliResult tuned = sandbox_.run(tune_);
-    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  }
+  void SetUp() override { sandbox_.succeed(tune_); }
 
-  nlohmann::json run(std::vector<std::string> words) {
-    words.emplace_back("--json");
-    const CliResult result = sandbox_.run(words);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.document();
-  }
   std::vector<fs::path> kernels() {
     std::vector<fs::path> found;
     for (const auto& entry : fs::recursive_directory_iterator(sandbox_.cache_dir())) {
@@ -58,8 +46,7 @@ class CliCacheFolder : public testing::Test {
   }
 
   CliSandbox sandbox_;
-  const std::vector<std::string> tune_ = {"tune", "--shape",  "4x64", "--type",
-                                          "f32",  "--device", "cpu",  "--json"};
+  const Words tune_ = "tune --shape 4x64 --type f32 --device cpu --json";
 };
 
 TEST_F(CliCacheFolder, SizeCountsEveryFileOnce) {
@@ -71,14 +58,14 @@ TEST_F(CliCacheFolder, SizeCountsEveryFileOnce) {
     bytes += entry.file_size();
     ++files;
   }
-  const auto size = run({"cache", "size"});
-  EXPECT_EQ(size["total"]["bytes"], bytes);
-  EXPECT_EQ(size["total"]["files"], files);
-  EXPECT_EQ(size["kernels"]["files"], kernels().size());
+  const auto size = sandbox_.json("cache size");
+  EXPECT_THAT(size, Has({{"/total/bytes", bytes},
+                         {"/total/files", files},
+                         {"/kernels/files", kernels().size()}}));
   EXPECT_GT(size["database"]["bytes"], 4096);
   EXPECT_GE(size["other"]["bytes"], 5);
   EXPECT_EQ(size["max_kernel_bytes"], 1 << 30);
-  EXPECT_THAT(sandbox_.run({"cache", "size"}).out,
+  EXPECT_THAT(sandbox_.run("cache size").out,
               HasSubstr("kernels may take 1.00 GiB (DORAJIT_CACHE_MAX_BYTES)\n"));
 }
 
@@ -92,45 +79,42 @@ TEST_F(CliCacheFolder, PruneDeletesTheLeastRecentlyUsedKernels) {
                         fs::file_time_type::clock::now() - std::chrono::hours(is_newest ? 1 : 2));
   }
   const auto bytes = fs::file_size(newest);
-  const auto pruned = run({"cache", "prune", "--max-bytes", std::to_string(bytes)});
-  EXPECT_EQ(pruned["kernels_deleted"], all.size() - 1);
-  EXPECT_EQ(pruned["bytes_left"], bytes);
+  const auto pruned = sandbox_.json({"cache", "prune", "--max-bytes", std::to_string(bytes)});
+  EXPECT_THAT(pruned, Has({{"/kernels_deleted", all.size() - 1}, {"/bytes_left", bytes}}));
   EXPECT_EQ(kernels(), std::vector{newest});
-  EXPECT_EQ(run({"cache", "prune", "--max-bytes", "1MiB"})["kernels_deleted"], 0);
+  EXPECT_EQ(sandbox_.json("cache prune --max-bytes 1MiB")["kernels_deleted"], 0);
 }
 
 TEST_F(CliCacheFolder, ClearDeletesKernelsAndKeepsWinners) {
   const std::size_t before = kernels().size();
-  const auto cleared = run({"cache", "clear"});
+  const auto cleared = sandbox_.json("cache clear");
   EXPECT_EQ(cleared["kernels_deleted"], before);
   EXPECT_FALSE(cleared.contains("winners_deleted"));
   EXPECT_TRUE(kernels().empty());
-  const auto again = sandbox_.run(tune_).document();
+  const auto again = sandbox_.json(tune_);
   EXPECT_EQ(again["problems"][0]["source"], "user database");
   EXPECT_EQ(again["statistics"]["compilations"], 1) << "the winner alone";
 }
 
 TEST_F(CliCacheFolder, ClearWithWinnersDeletesTheTuningData) {
-  const auto cleared = run({"cache", "clear", "--winners"});
+  const auto cleared = sandbox_.json("cache clear --winners");
   EXPECT_EQ(cleared["winners_deleted"], 1);
   EXPECT_GT(cleared["trials_deleted"], 1);
-  const auto shown = run({"show"});
+  const auto shown = sandbox_.json("show");
   EXPECT_TRUE(shown["winners"].empty());
   EXPECT_EQ(shown["database"]["trials"], 0);
-  EXPECT_EQ(sandbox_.run(tune_).document()["problems"][0]["source"], "tuned");
+  EXPECT_EQ(sandbox_.json(tune_)["problems"][0]["source"], "tuned");
 }
 
 // A process that has the kernel loaded goes on, and the next one compiles it again.
 TEST_F(CliCacheFolder, ClearBesideARunningProcessBreaksNothing) {
-  const std::vector<std::string> tune = {"tune",     "--shape", "4x96,4x128,4x160", "--type", "f32",
-                                         "--device", "cpu",     "--seconds",        "0.5"};
+  const Words tune = "tune --shape 4x96,4x128,4x160 --type f32 --device cpu --seconds 0.5";
   const pid_t running = sandbox_.start(tune);
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(sandbox_.run({"cache", "clear", "--winners"}).exit_code, 0);
+    sandbox_.succeed("cache clear --winners");
   }
   EXPECT_EQ(wait_for(running), 0);
-  const CliResult again = sandbox_.run(tune);
-  EXPECT_EQ(again.exit_code, 0) << again.err;
+  const CliResult again = sandbox_.succeed(tune);
   EXPECT_EQ(again.err, "");
 }
 
@@ -139,7 +123,7 @@ TEST_F(CliCacheFolder, ClearOfAReadOnlyFolderFails) {
   for (const fs::path& kernel : kernels()) {
     fs::permissions(kernel.parent_path(), fs::perms::owner_read | fs::perms::owner_exec);
   }
-  const CliResult result = sandbox_.run({"cache", "clear"});
+  const CliResult result = sandbox_.run("cache clear");
   for (const fs::path& kernel : kernels()) {
     fs::permissions(kernel.parent_path(), fs::perms::owner_all);
   }

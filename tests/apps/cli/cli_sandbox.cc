@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string_view>
+#include <sstream>
 #include <thread>
 
 namespace dorajit::test {
@@ -24,18 +24,6 @@ constexpr const char* kInherited[] = {"PATH",         "DORAJIT_NVRTC", "LD_LIBRA
                                       "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
                                       "VIRTUAL_ENV",  "CUDA_HOME",     "CUDA_PATH"};
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> followed_by(const std::string& program,
-                                     const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  return words;
-}
-
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
   for (std::string& text : texts) result.push_back(text.data());
@@ -44,6 +32,48 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 }  // namespace
+
+Words::Words(const char* line) {
+  std::istringstream words(line);
+  for (std::string word; words >> word;) push_back(word);
+}
+
+void PrintTo(const CliResult& result, std::ostream* stream) {
+  *stream << "exit code " << result.exit_code << ", " << result.err << result.out;
+}
+
+MATCHER_P(HasFields, fields, "") {
+  for (const auto& [path, value] : fields.items()) {
+    const nlohmann::json::json_pointer at(path);
+    if (!arg.contains(at) || arg.at(at) != value) {
+      *result_listener << path << " is not " << value;
+      return false;
+    }
+  }
+  return true;
+}
+
+testing::Matcher<const nlohmann::json&> Has(const nlohmann::json& fields) {
+  return HasFields(fields);
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::ptrdiff_t count(const std::string& text, const std::string& part) {
+  std::ptrdiff_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
 
 nlohmann::json CliResult::document() const {
   auto parsed = nlohmann::json::parse(out, nullptr, false);
@@ -83,8 +113,15 @@ void CliSandbox::set(const std::string& variable, const std::string& value) {
   }
 }
 
-pid_t CliSandbox::spawn(std::vector<std::string> words, const std::string& out,
-                        const std::string& err) const {
+void CliSandbox::bring_disk_trouble(const std::string& trouble, const std::string& in, int step) {
+  set("LD_PRELOAD", trouble.empty() ? "" : DORAJIT_DISK_TROUBLE);
+  set("DISK_TROUBLE", trouble);
+  set("DISK_TROUBLE_FOLDER", in);
+  set("DISK_TROUBLE_STEP", std::to_string(step));
+  set("DISK_TROUBLE_COUNT", file("steps"));
+}
+
+pid_t CliSandbox::spawn(Words words, const std::string& out, const std::string& err) const {
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment_) variables.push_back(name + "=" + value);
 
@@ -113,15 +150,30 @@ pid_t CliSandbox::spawn(std::vector<std::string> words, const std::string& out,
   return process;
 }
 
-CliResult CliSandbox::run(const std::vector<std::string>& arguments) const {
-  return run_words(followed_by(DORAJIT_CLI, arguments));
+std::string CliSandbox::write(const std::string& name, const std::string& text) const {
+  std::ofstream(file(name), std::ios::binary | std::ios::trunc) << text;
+  return file(name);
 }
 
-CliResult CliSandbox::start_daemon(const std::vector<std::string>& arguments) const {
-  return run_words(followed_by(DORAJITD, arguments));
+CliResult CliSandbox::run(const Words& arguments) const {
+  return run_words(with({DORAJIT_CLI}, arguments));
 }
 
-CliResult CliSandbox::run_words(const std::vector<std::string>& words) const {
+CliResult CliSandbox::succeed(const Words& arguments) const {
+  CliResult result = run(arguments);
+  EXPECT_EQ(result.exit_code, 0) << testing::PrintToString(arguments) << result.err << result.out;
+  return result;
+}
+
+nlohmann::json CliSandbox::json(const Words& arguments) const {
+  return succeed(with(arguments, {"--json"})).document();
+}
+
+CliResult CliSandbox::start_daemon(const Words& arguments) const {
+  return run_words(with({DORAJITD}, arguments));
+}
+
+CliResult CliSandbox::run_words(const Words& words) const {
   const std::string out = folder_ + "/out";
   const std::string err = folder_ + "/err";
   CliResult result;
@@ -131,7 +183,7 @@ CliResult CliSandbox::run_words(const std::vector<std::string>& words) const {
   return result;
 }
 
-CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments) const {
+CliResult CliSandbox::run_on_terminal(const Words& arguments) const {
   CliResult result;
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
@@ -139,7 +191,7 @@ CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments)
   // Held open, so that there is something to read from before and after the program writes.
   const int other_end = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
   const std::string out = folder_ + "/out";
-  const pid_t process = spawn(followed_by(DORAJIT_CLI, arguments), out, name);
+  const pid_t process = spawn(with({DORAJIT_CLI}, arguments), out, name);
   std::thread reader([&] {
     std::array<char, 4096> bytes{};
     for (;;) {
@@ -150,7 +202,7 @@ CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments)
     }
   });
   result.exit_code = wait_for(process);
-  EXPECT_EQ(write(other_end, "\x04", 1), 1);  // the end, for the reader
+  EXPECT_EQ(::write(other_end, "\x04", 1), 1);  // the end, for the reader
   reader.join();
   result.err.pop_back();
   close(other_end);
@@ -159,8 +211,8 @@ CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments)
   return result;
 }
 
-pid_t CliSandbox::start(const std::vector<std::string>& arguments) const {
-  return spawn(followed_by(DORAJIT_CLI, arguments), "/dev/null", "/dev/null");
+pid_t CliSandbox::start(const Words& arguments) const {
+  return spawn(with({DORAJIT_CLI}, arguments), "/dev/null", "/dev/null");
 }
 
 int wait_for(pid_t process) {

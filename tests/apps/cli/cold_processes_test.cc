@@ -57,15 +57,5 @@ TEST_F(ColdProcesses, ProblemIsTunedOnceAndAllAgree) {
   EXPECT_FALSE(tried.empty());
 }
 
-TEST_F(ColdProcesses, SecondProcessNeitherCompilesNorTunes) {
-  ASSERT_EQ(tune()->exit_code, 0);
-  const auto second = tune();
-  ASSERT_TRUE(second);
-  const auto report = nlohmann::json::parse(second->output);
-  EXPECT_EQ(report["statistics"]["compilations"], 0) << second->output;
-  EXPECT_EQ(report["statistics"]["trials"], 0);
-  EXPECT_EQ(report["problems"][0]["source"], "user database");
-}
-
 }  // namespace
 }  // namespace dorajit::tests

@@ -1,6 +1,9 @@
-// doctor
+// doctor, and NVRTC of the Python environment that the program is installed in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
 
 #include "cache/database/sqlite_connection.h"
 #include "cache/database/tuning_store.h"
@@ -10,7 +13,9 @@
 namespace dorajit::test {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::Not;
 
 nlohmann::json finding(const nlohmann::json& findings, const std::string& subject) {
   for (const auto& one : findings) {
@@ -21,12 +26,9 @@ nlohmann::json finding(const nlohmann::json& findings, const std::string& subjec
 }
 
 TEST(CliDoctor, DevicesAreListedAndTheCpuIsLast) {
-  const CliResult result = CliSandbox().run({"doctor", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto document = result.document();
+  const auto document = CliSandbox().json("doctor");
   const auto& cpu = document["devices"].back();
-  EXPECT_EQ(cpu["id"], "cpu");
-  EXPECT_EQ(cpu["condition"], "ok");
+  EXPECT_THAT(cpu, Has({{"/id", "cpu"}, {"/condition", "ok"}}));
   EXPECT_GE(cpu["processors"], 1);
   EXPECT_GT(cpu["memory_bytes"], 0);
   EXPECT_THAT(cpu["fingerprint"], testing::StartsWith("cpu/"));
@@ -35,9 +37,7 @@ TEST(CliDoctor, DevicesAreListedAndTheCpuIsLast) {
 }
 
 TEST(CliDoctor, ComposesOnTheCpu) {
-  const CliResult result = CliSandbox().run({"doctor", "--device", "cpu", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto document = result.document();
+  const auto document = CliSandbox().json("doctor --device cpu");
   EXPECT_EQ(document["usable"], true);
   EXPECT_EQ(finding(document["devices"], "cpu")["condition"], "ok");
   EXPECT_EQ(finding(document["pieces"], "cache folder")["condition"], "ok");
@@ -47,13 +47,13 @@ TEST(CliDoctor, ComposesOnTheCpu) {
 TEST(CliDoctor, BadRowsOfTheTuningDatabaseAreAWarning) {
   const CliSandbox sandbox;
   cache::TuningStore::open(sandbox.cache_dir())->merge(cache::sample_trials(1, 2));
-  const std::string database = sandbox.cache_dir() + "/tuning.db";
+  const std::string database = sandbox.database();
   {
     auto connection = cache::Connection::open(database, cache::Connection::Mode::kReadWrite);
     ASSERT_TRUE(connection);
     ASSERT_TRUE(connection->execute("UPDATE trials SET samples = samples + 1 WHERE id = 1"));
   }
-  const auto pieces = sandbox.run({"doctor", "--device", "cpu", "--json"}).document()["pieces"];
+  const auto pieces = sandbox.json("doctor --device cpu")["pieces"];
   EXPECT_EQ(finding(pieces, "tuning database")["condition"], "warning");
   EXPECT_THAT(std::string(finding(pieces, "tuning database")["what"]),
               HasSubstr("1 bad row ignored"));
@@ -64,8 +64,7 @@ TEST(CliDoctor, UnknownVariablesAreFlagged) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_TUNNE", "off");
   sandbox.set("DORAJIT_LOG", "error");
-  const auto environment =
-      sandbox.run({"doctor", "--device", "cpu", "--json"}).document()["environment"];
+  const auto environment = sandbox.json("doctor --device cpu")["environment"];
   EXPECT_EQ(finding(environment, "DORAJIT_TUNNE")["condition"], "warning");
   EXPECT_EQ(finding(environment, "DORAJIT_LOG")["condition"], "ok");
   EXPECT_EQ(finding(environment, "DORAJIT_LOG")["what"], "error");
@@ -76,7 +75,7 @@ TEST(CliDoctor, MissingPiecesComeWithAdvice) {
   sandbox.set("DORAJIT_CXX", "none");
   sandbox.set("DORAJIT_NVRTC", "/nowhere");
   sandbox.set("DORAJIT_CACHE_DIR", "/dev/null/cache");
-  const CliResult result = sandbox.run({"doctor", "--device", "cpu", "--json"});
+  const CliResult result = sandbox.run("doctor --device cpu --json");
   EXPECT_EQ(result.exit_code, 0) << "the library's own kernels serve";
   const auto pieces = result.document()["pieces"];
   EXPECT_EQ(finding(pieces, "NVRTC")["condition"], "broken");
@@ -86,6 +85,34 @@ TEST(CliDoctor, MissingPiecesComeWithAdvice) {
   EXPECT_EQ(finding(pieces, "cache folder")["condition"], "warning");
   EXPECT_THAT(finding(pieces, "cache folder")["what"].get<std::string>(),
               HasSubstr("DORAJIT_CACHE_DIR"));
+}
+
+TEST(CliOwnEnvironment, WorldWritableFolderIsNotSearched) {
+  CliSandbox sandbox;
+  sandbox.set("DORAJIT_NVRTC", "");
+  const fs::path environment = sandbox.file("environment");
+  const std::string program = environment / "bin/dorajit";
+  const fs::path library = environment / "nvidia/cu13/lib/libnvrtc.so.13";
+  fs::create_directories(environment / "bin");
+  fs::create_directories(library.parent_path());
+  fs::copy_file(DORAJIT_CLI, program);
+  fs::copy_file(DORAJIT_FAKE_NVRTC, library);
+  const auto doctor = [&] {
+    return sandbox.run_words({program, "doctor", "--device", "cpu", "--json"});
+  };
+  const std::string refusal = "warning: " + library.string() + " is not used";
+  auto report = doctor();
+  EXPECT_THAT(report.out, HasSubstr("at " + library.string()));
+  EXPECT_THAT(report.err, Not(HasSubstr(refusal)));
+  fs::permissions(environment, fs::perms::all | fs::perms::sticky_bit);
+  report = doctor();
+  EXPECT_THAT(report.out, Not(HasSubstr(library.string())));
+  const std::size_t said = report.err.find(refusal);
+  ASSERT_NE(said, std::string::npos) << report.err;
+  EXPECT_THAT(report.err.substr(said), HasSubstr("set DORAJIT_NVRTC=" + library.string()));
+  EXPECT_EQ(report.err.find(refusal, said + 1), std::string::npos) << "it is said once";
+  fs::remove(library);
+  EXPECT_THAT(doctor().err, Not(HasSubstr("is not used"))) << "nothing was passed over";
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <map>
-#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -15,18 +14,17 @@ namespace dorajit::test {
 namespace {
 
 using testing::HasSubstr;
-using Words = std::vector<std::string>;
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
+Words lines_of(const std::string& text) {
+  Words lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
 // The indented lines below a heading, without their indentation.
-std::vector<std::string> section(const std::string& help, const std::string& heading) {
-  std::vector<std::string> found;
+Words section(const std::string& help, const std::string& heading) {
+  Words found;
   bool is_inside = false;
   for (const std::string& line : lines_of(help)) {
     if (line.starts_with("  ")) {
@@ -125,8 +123,8 @@ TEST_F(EveryCommand, TakesJson) {
 
 TEST_F(EveryCommand, PrintsOneJsonDocument) {
   sandbox_.set("DORAJIT_TUNE_SECONDS", "0.02");
-  const std::string file = sandbox_.folder() + "/trials.jsonl";
-  const Words shape = {"--shape", "8x512", "--type", "f32"};
+  const std::string file = sandbox_.file("trials.jsonl");
+  const Words shape = "--shape 8x512 --type f32";
   // What makes each succeed quickly, in the order in which they need each other.
   const std::vector<std::pair<Words, Words>> runs = {
       {{"doctor"}, {}},
@@ -185,7 +183,7 @@ TEST(CliExitCodes, MatchTheDocument) {
   for (const cli::ExitCodeMeaning& one : cli::kExitCodes) meant[one.code] = one.meaning;
   EXPECT_EQ(documented, meant);
 
-  const std::string help = CliSandbox().run({"--help"}).out;
+  const std::string help = CliSandbox().run("--help").out;
   for (const auto& [code, meaning] : meant) EXPECT_THAT(help, HasSubstr(" " + meaning + "\n"));
 }
 

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,26 +21,18 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-using Words = std::vector<std::string>;
 
 constexpr int kInterrupted = 128 + SIGINT;
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class Interruption : public testing::Test {
  protected:
   Interruption() {
     fs::create_directory(file("bundles"));
     write_trials(file("a.jsonl"), 0, 40);
-    EXPECT_EQ(sandbox_.run({"import", file("a.jsonl")}).exit_code, 0);
+    sandbox_.succeed({"import", file("a.jsonl")});
   }
 
-  [[nodiscard]] std::string file(const std::string& name) const {
-    return sandbox_.folder() + "/" + name;
-  }
+  [[nodiscard]] std::string file(const std::string& name) const { return sandbox_.file(name); }
 
   // Of many problems, all of which have a winner.
   static void write_trials(const std::string& path, int first_problem, int problems) {
@@ -58,24 +49,15 @@ class Interruption : public testing::Test {
     ASSERT_TRUE(cache::write_trial_file(path, trials));
   }
 
-  void bring(const std::string& trouble, const std::string& folder, int step = 0) {
-    sandbox_.set("LD_PRELOAD", DORAJIT_DISK_TROUBLE);
-    sandbox_.set("DISK_TROUBLE", trouble);
-    sandbox_.set("DISK_TROUBLE_FOLDER", folder);
-    sandbox_.set("DISK_TROUBLE_STEP", std::to_string(step));
-    sandbox_.set("DISK_TROUBLE_COUNT", file("steps"));
-  }
-  void end_trouble() { sandbox_.set("LD_PRELOAD", ""); }
-
   // Runs it once to the end, then with an interruption at every so many steps that it takes in the
   // folder, each time after `prepare`; `check` is told the step.
   void interrupt_at_steps(const Words& words, const std::string& folder, int stride,
                           const std::function<void()>& prepare,
                           const std::function<void()>& check) {
     prepare();
-    bring("count", folder);
-    ASSERT_EQ(sandbox_.run(words).exit_code, 0);
-    end_trouble();
+    sandbox_.bring_disk_trouble("count", folder);
+    sandbox_.succeed(words);
+    sandbox_.bring_disk_trouble("");
     int steps = 0;
     std::ifstream(file("steps")) >> steps;
     ASSERT_GT(steps, 3);
@@ -83,9 +65,9 @@ class Interruption : public testing::Test {
     for (int step = 1; step <= steps; step += stride) {
       SCOPED_TRACE(words.front() + " at step " + std::to_string(step));
       prepare();
-      bring("interrupt", folder, step);
+      sandbox_.bring_disk_trouble("interrupt", folder, step);
       const CliResult result = sandbox_.run(words);
-      end_trouble();
+      sandbox_.bring_disk_trouble("");
       // At the very end it may be too late.
       if (result.exit_code != 0) EXPECT_EQ(result.exit_code, kInterrupted) << result.err;
       if (result.exit_code != 0) ++interrupted;
@@ -107,7 +89,7 @@ TEST_F(Interruption, OutputFilesAreCompleteOrUnchanged) {
       {"report", "--html", out, "--from", file("a.jsonl")},
   };
   for (const Words& words : runs) {
-    ASSERT_EQ(sandbox_.run(words).exit_code, 0);
+    sandbox_.succeed(words);
     const std::string whole = read_file(out);
     interrupt_at_steps(
         words, file("bundles"), 1, [&] { std::ofstream(out) << "before\n"; },
@@ -129,7 +111,7 @@ TEST_F(Interruption, ShippedDatabasesAreCompleteOrAbsent) {
                      file("bundles"), 5, prepare, [&] {
                        const std::string made = file("bundles/x.db");
                        if (fs::exists(made)) {
-                         EXPECT_EQ(sandbox_.run({"doctor", made}).exit_code, 0);
+                         sandbox_.succeed({"doctor", made});
                        }
                      });
 }
@@ -143,14 +125,14 @@ TEST_F(Interruption, ImportsAreCompleteOrUndone) {
     fs::permissions(sandbox_.cache_dir(), fs::perms::owner_all);
   };
   prepare();
-  const std::string before = sandbox_.run({"export"}).out;
+  const std::string before = sandbox_.run("export").out;
   const Words words = {"import", file("b.jsonl")};
-  ASSERT_EQ(sandbox_.run(words).exit_code, 0);
-  const std::string after = sandbox_.run({"export"}).out;
+  sandbox_.succeed(words);
+  const std::string after = sandbox_.run("export").out;
   ASSERT_NE(before, after);
   interrupt_at_steps(words, sandbox_.cache_dir(), 9, prepare, [&] {
-    EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0);
-    const std::string now = sandbox_.run({"export"}).out;
+    sandbox_.succeed({"doctor", sandbox_.database()});
+    const std::string now = sandbox_.run("export").out;
     EXPECT_TRUE(now == before || now == after);
   });
 }
@@ -158,14 +140,11 @@ TEST_F(Interruption, ImportsAreCompleteOrUndone) {
 // At any time, that is, also while nothing is written.
 TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
   write_trials(file("big.jsonl"), 1000, 100);
-  ASSERT_EQ(sandbox_.run({"import", file("big.jsonl")}).exit_code, 0);
-  const std::string before = sandbox_.run({"export"}).out;
+  sandbox_.succeed({"import", file("big.jsonl")});
+  const std::string before = sandbox_.run("export").out;
   write_trials(file("more.jsonl"), 2000, 100);
-  ASSERT_EQ(sandbox_
-                .run({"--cache-dir", file("whole"), "import", file("big.jsonl"), file("more.jsonl"),
-                      file("a.jsonl")})
-                .exit_code,
-            0);
+  sandbox_.succeed({"--cache-dir", file("whole"), "import", file("big.jsonl"), file("more.jsonl"),
+                    file("a.jsonl")});
   const std::string whole = sandbox_.run({"--cache-dir", file("whole"), "export"}).out;
   const std::string out = file("bundles/all.jsonl");
   const std::vector<Words> runs = {
@@ -178,7 +157,7 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
     const auto start = Clock::now();
     // What an import takes is not known before it is done, so an export of as much tells.
     const Words as_long = is_import ? runs[1] : words;
-    ASSERT_EQ(sandbox_.run(as_long).exit_code, 0);
+    sandbox_.succeed(as_long);
     const auto takes = Clock::now() - start;
     fs::remove(out);
     for (const int part : {3, 6, 8}) {
@@ -187,12 +166,12 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
       ASSERT_EQ(kill(process, SIGINT), 0);
       const int code = wait_for(process);
       EXPECT_TRUE(code == kInterrupted || code == 0) << code;
-      if (fs::exists(out)) EXPECT_EQ(sandbox_.run({"doctor", out}).exit_code, 0);
+      if (fs::exists(out)) sandbox_.succeed({"doctor", out});
       // One that is interrupted when all is kept has only not said so.
-      const std::string now = sandbox_.run({"export"}).out;
+      const std::string now = sandbox_.run("export").out;
       if (now != whole) EXPECT_TRUE(now == before && (code != 0 || !is_import)) << now.size();
     }
-    EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0);
+    sandbox_.succeed({"doctor", sandbox_.database()});
   }
 }
 
@@ -204,15 +183,14 @@ TEST_F(Interruption, WhatAnEarlierOneLeftIsRemoved) {
   const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(2);
   fs::last_write_time(file("bundles/x.jsonl.tmp.abcdef"), long_ago);
   fs::last_write_time(file("bundles/mine.tmp.abcdef"), long_ago);
-  ASSERT_EQ(sandbox_.run({"export", "--out", out}).exit_code, 0);
+  sandbox_.succeed({"export", "--out", out});
   EXPECT_FALSE(fs::exists(file("bundles/x.jsonl.tmp.abcdef")));
   EXPECT_TRUE(fs::exists(file("bundles/x.jsonl.tmp.ghijkl"))) << "a process may be writing it";
   EXPECT_TRUE(fs::exists(file("bundles/mine.tmp.abcdef"))) << "of another file";
 }
 
 TEST_F(Interruption, TuningEndsAtOnce) {
-  const pid_t process =
-      sandbox_.start({"tune", "--shape", "8x512", "--type", "f32", "--device", "cpu"});
+  const pid_t process = sandbox_.start("tune --shape 8x512 --type f32 --device cpu");
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   ASSERT_EQ(kill(process, SIGTERM), 0);
   EXPECT_EQ(wait_for(process), 128 + SIGTERM);
@@ -230,8 +208,7 @@ TEST_F(Interruption, BarsAreDrawnOnTerminalsOnly) {
   };
   for (const auto& [words, activity] : runs) {
     const CliResult shown = sandbox_.run_on_terminal(words);
-    EXPECT_EQ(shown.exit_code, 0) << shown.err;
-    EXPECT_THAT(shown.err, HasSubstr("[########")) << words.front();
+    EXPECT_THAT(shown, Fails(0, "[########"));
     EXPECT_THAT(shown.err, HasSubstr(activity)) << words.front();
     EXPECT_THAT(shown.err, HasSubstr("\r\033[K")) << words.front();
     const CliResult piped = sandbox_.run(words);

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cache/records/trial_lines.h"
 #include "tests/apps/cli/cli_sandbox.h"
@@ -18,63 +17,50 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kFailed = 1;
-
 class CliLostOutput : public testing::Test {
  protected:
   // Standard output goes where `redirection` says, as a shell reads it.
-  CliResult run(const std::string& redirection, const std::vector<std::string>& arguments) const {
-    std::vector<std::string> words = {"/bin/sh", "-c", "\"$0\" \"$@\" " + redirection, DORAJIT_CLI};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    return sandbox_.run_words(words);
+  CliResult run(const std::string& redirection, const Words& arguments) const {
+    return sandbox_.run_words(
+        with({"/bin/sh", "-c", "\"$0\" \"$@\" " + redirection, DORAJIT_CLI}, arguments));
   }
 
   const CliSandbox sandbox_;
 };
 
 TEST_F(CliLostOutput, FullDeviceFailsEveryCommandThatPrints) {
-  const std::vector<std::vector<std::string>> commands = {
-      {"--help"},
-      {"--version"},
-      {"doctor", "--device", "cpu", "--json"},
-      {"export"},
-      {"show"},
-      {"explain", "--shape", "8x512", "--device", "cpu"},
-      {"report", "--json"},
-      {"freeze", "--shape", "8x512", "--device", "cpu"},
-      {"cache", "path"},
-      {"import", "--rebuild"},
-      {"cache", "size"},
-      {"prewarm", "--list", "--shape", "8x512", "--arch", "native-cpu"}};
-  for (const std::vector<std::string>& command : commands) {
-    const CliResult result = run(">/dev/full", command);
-    EXPECT_EQ(result.exit_code, kFailed) << command[0];
-    EXPECT_THAT(result.err, HasSubstr("dorajit: error: cannot write to standard output: No space "
-                                      "left on device"))
-        << command[0];
+  for (const char* command : {"--help", "--version", "doctor --device cpu --json", "export", "show",
+                              "explain --shape 8x512 --device cpu", "report --json",
+                              "freeze --shape 8x512 --device cpu", "cache path", "import --rebuild",
+                              "cache size", "prewarm --list --shape 8x512 --arch native-cpu"}) {
+    EXPECT_THAT(run(">/dev/full", command),
+                Fails(kFailed,
+                      "dorajit: error: cannot write to standard output: No space left on "
+                      "device"))
+        << command;
   }
 }
 
 TEST_F(CliLostOutput, ClosedOutputFails) {
   for (const char* command : {"show", "--version"}) {
-    const CliResult result = run(">&-", {command});
-    EXPECT_EQ(result.exit_code, kFailed) << command;
-    EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: Bad file descriptor"));
+    EXPECT_THAT(run(">&-", {command}),
+                Fails(kFailed, "cannot write to standard output: Bad file descriptor"))
+        << command;
   }
 }
 
 TEST_F(CliLostOutput, ClosedOutputIsNotReusedForFiles) {
-  const std::vector<std::string> tune = {"tune", "--shape", "8x512", "--device", "cpu", "--json"};
+  const Words tune = "tune --shape 8x512 --device cpu --json";
   EXPECT_EQ(run(">&- 2>&- <&-", tune).exit_code, kFailed);
-  EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0)
+  EXPECT_EQ(sandbox_.run({"doctor", sandbox_.database()}).exit_code, 0)
       << "nothing was printed into the database";
-  EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 1);
+  EXPECT_EQ(sandbox_.json("show")["winners"].size(), 1);
 }
 
 TEST_F(CliLostOutput, ClosedPipeFails) {
-  const std::string code = sandbox_.folder() + "/code";
-  const std::vector<std::string> words = {
-      "/bin/sh", "-c", "{ sleep 0.2; \"$0\" show; echo $? > \"$1\"; } | :", DORAJIT_CLI, code};
+  const std::string code = sandbox_.file("code");
+  const Words words = {"/bin/sh", "-c",
+                       "{ sleep 0.2; \"$0\" show; echo $? > \"$1\"; } | :", DORAJIT_CLI, code};
   const CliResult result = sandbox_.run_words(words);
   EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: Broken pipe"));
   int found = -1;
@@ -88,8 +74,7 @@ TEST_F(CliLostOutput, EarlierFailureKeepsItsExitCode) {
 
 TEST_F(CliLostOutput, ControlCharactersOfNamesAreEscaped) {
   const CliResult result = sandbox_.run({"import", "no\x1b[31m.jsonl"});
-  EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("no\\u001b[31m.jsonl"));
+  EXPECT_THAT(result, Fails(kFailed, "no\\u001b[31m.jsonl"));
   EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
 }
 
@@ -112,11 +97,10 @@ TEST(CliProgressBar, LinesFitTheTerminal) {
 TEST(CliProgressBar, ControlCharactersOfNamesAreEscaped) {
   CliSandbox sandbox;
   sandbox.set("TERM", "xterm");
-  const std::string file = sandbox.folder() + "/no\x1b[31m.jsonl";
-  std::ofstream(file) << cache::to_lines(cache::sample_trials(1, 2)).lines;
+  const std::string file =
+      sandbox.write("no\x1b[31m.jsonl", cache::to_lines(cache::sample_trials(1, 2)).lines);
   const CliResult result = sandbox.run_on_terminal({"import", file});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("reading " + sandbox.folder() + "/no\\u001b[31m.jsonl"));
+  EXPECT_THAT(result, Fails(0, "reading " + sandbox.file("no\\u001b[31m.jsonl")));
   EXPECT_EQ(result.err.find("\x1b[31m"), std::string::npos);
 }
 

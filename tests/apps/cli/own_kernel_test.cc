@@ -24,23 +24,19 @@ class CliOwnKernel : public testing::Test {
   }
 
   // A command about the problem of the kernel.
-  CliResult run(std::vector<std::string> words) {
+  CliResult run(Words words) {
     words.insert(words.end(), {"--kernel", description_, "--type", "f32", "--with", "n=7"});
     return sandbox_.run(words);
   }
-  void tune_another_problem() {
-    const CliResult tuned =
-        sandbox_.run({"tune", "--device", "cpu", "--type", "f32", "--shape", "4x64"});
-    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  }
+  void tune_another_problem() { sandbox_.succeed("tune --device cpu --type f32 --shape 4x64"); }
 
   CliSandbox sandbox_;
-  const std::string description_ = sandbox_.folder() + "/swiglu.json";
+  const std::string description_ = sandbox_.file("swiglu.json");
 };
 
 TEST_F(CliOwnKernel, CpuIsRefused) {
-  const std::string lock = sandbox_.folder() + "/a.lock";
-  const std::vector<std::vector<std::string>> commands = {
+  const std::string lock = sandbox_.file("a.lock");
+  const std::vector<Words> commands = {
       {"tune", "--device", "cpu"},
       {"tune", "--device", "cpu", "--force"},
       {"explain", "--device", "cpu"},
@@ -50,8 +46,7 @@ TEST_F(CliOwnKernel, CpuIsRefused) {
   tune_another_problem();
   for (const auto& command : commands) {
     const CliResult refused = run(command);
-    EXPECT_EQ(refused.exit_code, 1) << command[0];
-    EXPECT_THAT(refused.err, HasSubstr("swiglu: there is no kernel for the CPU")) << command[0];
+    EXPECT_THAT(refused, Fails(1, "swiglu: there is no kernel for the CPU")) << command[0];
     EXPECT_THAT(refused.err, testing::Not(HasSubstr("could not be tuned"))) << command[0];
     EXPECT_THAT(refused.out, IsEmpty()) << command[0];
   }
@@ -59,8 +54,8 @@ TEST_F(CliOwnKernel, CpuIsRefused) {
 }
 
 TEST_F(CliOwnKernel, MissingDescriptionIsNamed) {
-  const std::string file = sandbox_.folder() + "/problems.txt";
-  std::ofstream(file) << "swiglu@0123456789ab/f32,f32,f32/v8/n3\n";
+  const std::string file =
+      sandbox_.write("problems.txt", "swiglu@0123456789ab/f32,f32,f32/v8/n3\n");
   for (const char* const command : {"explain", "freeze", "show", "tune"}) {
     const CliResult refused = sandbox_.run({command, "--device", "cpu", "--from", file});
     EXPECT_NE(refused.exit_code, 0) << command;
@@ -74,8 +69,7 @@ TEST_F(CliOwnKernel, MissingDescriptionIsNamed) {
   std::ofstream(file) << key;
   const CliSandbox another;
   EXPECT_THAT(another.run({"show", "--from", file}).err, HasSubstr("is not known here"));
-  const CliResult shown = another.run({"show", "--from", file, "--kernel", description_});
-  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  another.succeed({"show", "--from", file, "--kernel", description_});
   const CliResult listed = another.run(
       {"prewarm", "--arch", "sm_90", "--list", "--from", file, "--kernel", description_});
   EXPECT_EQ(listed.out, key) << listed.err;
@@ -86,7 +80,7 @@ TEST_F(CliOwnKernel, ShowListsOnlyItsProblem) {
   const CliResult shown = run({"show", "--json"});
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_EQ(shown.document()["winners"].size(), 0U);
-  EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 1U);
+  EXPECT_EQ(sandbox_.json("show")["winners"].size(), 1U);
 }
 
 }  // namespace

@@ -15,8 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 constexpr const char* kProblem = "compose/f32,f32,f32,f32/v1/c64/r2";
 constexpr const char* kConfig = "b64-w1-r1-v1-u1-c0";
 
@@ -25,12 +23,9 @@ class CliPin : public testing::Test {
   CliPin() { sandbox_.set("DORAJIT_TUNE_SECONDS", "0.05"); }
 
   // A command of one problem.
-  [[nodiscard]] CliResult run(const std::string& command,
-                              const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = {command, "--shape",  "4x64", "--type",
-                                      "f32",   "--device", "cpu"};
-    words.insert(words.end(), more.begin(), more.end());
-    return sandbox_.run(words);
+  [[nodiscard]] CliResult run(const std::string& command, const Words& more = {}) const {
+    return sandbox_.run(
+        with({command, "--shape", "4x64", "--type", "f32", "--device", "cpu"}, more));
   }
   [[nodiscard]] nlohmann::json problem(const std::string& command) const {
     const CliResult result = run(command, {"--json"});
@@ -64,22 +59,21 @@ TEST_F(CliPin, UntunedProblemIsNotTunedWhilePinned) {
   const CliResult tuned = run("tune");
   EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
   EXPECT_THAT(tuned.out, HasSubstr(std::string("pinned to ") + kConfig));
-  EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 0U);
+  EXPECT_EQ(sandbox_.json("show")["winners"].size(), 0U);
   ASSERT_EQ(run("tune", {"--force"}).exit_code, 0);
-  EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 1U);
+  EXPECT_EQ(sandbox_.json("show")["winners"].size(), 1U);
   EXPECT_EQ(problem("explain")["source"], "pinned");
 }
 
 TEST_F(CliPin, LaterPinReplacesTheEarlierOne) {
   ASSERT_EQ(run("pin", {"--config", kConfig}).exit_code, 0);
   ASSERT_EQ(run("pin", {"--config", "b128-w1-r1-v1-u1-c0"}).exit_code, 0);
-  const auto shown = sandbox_.run({"show", "--json"}).document()["pins"];
+  const auto shown = sandbox_.json("show")["pins"];
   ASSERT_EQ(shown.size(), 1U);
-  EXPECT_EQ(shown[0]["problem"], kProblem);
-  EXPECT_EQ(shown[0]["config"], "b128-w1-r1-v1-u1-c0");
-  EXPECT_THAT(sandbox_.run({"show"}).out, HasSubstr("b128-w1-r1-v1-u1-c0"));
+  EXPECT_THAT(shown, Has({{"/0/problem", kProblem}, {"/0/config", "b128-w1-r1-v1-u1-c0"}}));
+  EXPECT_THAT(sandbox_.run("show").out, HasSubstr("b128-w1-r1-v1-u1-c0"));
   // The pins are a lock file, with which a machine can be compared.
-  EXPECT_EQ(sandbox_.run({"freeze", "--check", pins(), "--device", "cpu"}).exit_code, 0);
+  sandbox_.succeed({"freeze", "--check", pins(), "--device", "cpu"});
 }
 
 TEST_F(CliPin, ConfigThatCannotRunIsRefused) {
@@ -87,13 +81,11 @@ TEST_F(CliPin, ConfigThatCannotRunIsRefused) {
       {"fast", "--config fast is not a config"},
       {"b64-w4096-r1-v1-u1-c0", "4096 workers are more than the"}};
   for (const auto& [config, message] : cases) {
-    const CliResult result = run("pin", {"--config", config});
-    EXPECT_EQ(result.exit_code, kUsage) << config;
-    EXPECT_THAT(result.err, HasSubstr(message));
+    EXPECT_THAT(run("pin", {"--config", config}), Fails(kUsage, message)) << config;
   }
   sandbox_.set("DORAJIT_CXX", "none");
   EXPECT_EQ(run("pin", {"--config", kConfig}).exit_code, 3);
-  EXPECT_TRUE(sandbox_.run({"show", "--json"}).document()["pins"].empty());
+  EXPECT_TRUE(sandbox_.json("show")["pins"].empty());
 }
 
 TEST_F(CliPin, PinThatHasBecomeInvalidIsNotUsed) {
@@ -104,9 +96,9 @@ TEST_F(CliPin, PinThatHasBecomeInvalidIsNotUsed) {
   std::ofstream(pins()) << cache::to_pin_text(*entries);
   const CliResult explained = run("explain", {"--json"});
   const auto found = explained.document()["problems"][0];
-  EXPECT_EQ(found["source"], "default");
-  EXPECT_EQ(found["sources"][0]["source"], "pinned");
-  EXPECT_EQ(found["sources"][0]["answers"], false);
+  EXPECT_THAT(found, Has({{"/source", "default"},
+                          {"/sources/0/source", "pinned"},
+                          {"/sources/0/answers", false}}));
   EXPECT_THAT(explained.err, HasSubstr("is not used: its config"));
 }
 
@@ -118,31 +110,24 @@ TEST_F(CliPin, DamagedPinsAreReportedAndIgnored) {
   EXPECT_EQ(explained.document()["problems"][0]["source"], "default");
   EXPECT_THAT(explained.err, HasSubstr("cannot use the pinned configs in " + pins()));
   for (const std::string command : {"--remove", "--config=b64-w1-r1-v1-u1-c0"}) {
-    const CliResult result = run("pin", {command});
-    EXPECT_EQ(result.exit_code, kFailed);
-    EXPECT_THAT(result.err, HasSubstr("delete the file"));
+    EXPECT_THAT(run("pin", {command}), Fails(kFailed, "delete the file"));
   }
 }
 
 TEST_F(CliPin, UnwritableFolderFails) {
   sandbox_.set("DORAJIT_CACHE_DIR", "/dev/null/cache");
-  const CliResult result = run("pin", {"--config", kConfig});
-  EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_DIR"));
+  EXPECT_THAT(run("pin", {"--config", kConfig}), Fails(kFailed, "set DORAJIT_CACHE_DIR"));
 }
 
 TEST_F(CliPin, ForgottenProblemIsTunedAnewAndOthersStay) {
-  ASSERT_EQ(
-      sandbox_.run({"tune", "--shape", "4x64,4x96", "--type", "f32", "--device", "cpu"}).exit_code,
-      0);
+  sandbox_.succeed("tune --shape 4x64,4x96 --type f32 --device cpu");
   const CliResult forgotten = run("forget", {"--json"});
   ASSERT_EQ(forgotten.exit_code, 0) << forgotten.err;
   const auto rows = forgotten.document()["forgotten"];
   ASSERT_EQ(rows.size(), 1U);
-  EXPECT_EQ(rows[0]["problem"], kProblem);
-  EXPECT_EQ(rows[0]["winners"], 1);
+  EXPECT_THAT(rows, Has({{"/0/problem", kProblem}, {"/0/winners", 1}}));
   EXPECT_GT(rows[0]["trials"], 1);
-  const auto winners = sandbox_.run({"show", "--json"}).document()["winners"];
+  const auto winners = sandbox_.json("show")["winners"];
   ASSERT_EQ(winners.size(), 1U);
   EXPECT_EQ(winners[0]["problem"], "compose/f32,f32,f32,f32/v1/c96/r2");
   EXPECT_THAT(run("forget").out, HasSubstr("has nothing of that"));
@@ -152,10 +137,9 @@ TEST_F(CliPin, ForgottenProblemIsTunedAnewAndOthersStay) {
 TEST_F(CliPin, ForgetFiltersByDevice) {
   ASSERT_EQ(run("tune").exit_code, 0);
   const auto forget = [&](const std::string& device) {
-    const CliResult result =
-        sandbox_.run({"forget", "--shape", "4x64", "--type", "f32", "--device", device, "--json"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.document()["forgotten"].size();
+    const auto result =
+        sandbox_.json({"forget", "--shape", "4x64", "--type", "f32", "--device", device});
+    return result["forgotten"].size();
   };
   EXPECT_EQ(forget("H200"), 0U);
   EXPECT_EQ(forget("threads"), 1U);
@@ -163,19 +147,17 @@ TEST_F(CliPin, ForgetFiltersByDevice) {
 
 TEST_F(CliPin, ForgetSaysThatAShippedWinnerRuns) {
   ASSERT_EQ(run("tune").exit_code, 0);
-  const std::string shipped = sandbox_.folder() + "/shipped";
+  const std::string shipped = sandbox_.file("shipped");
   std::filesystem::create_directory(shipped);
-  ASSERT_EQ(sandbox_.run({"export", "--ship", "--out", shipped + "/here.db"}).exit_code, 0);
+  sandbox_.succeed({"export", "--ship", "--out", shipped + "/here.db"});
   sandbox_.set("DORAJIT_DATABASES", shipped);
   EXPECT_THAT(run("forget").out, HasSubstr("its shipped winner runs now"));
   EXPECT_EQ(problem("explain")["source"], "shipped database");
 }
 
 TEST_F(CliPin, ShowFiltersByProblem) {
-  ASSERT_EQ(
-      sandbox_.run({"tune", "--shape", "4x64,4x96", "--type", "f32", "--device", "cpu"}).exit_code,
-      0);
-  EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 2U);
+  sandbox_.succeed("tune --shape 4x64,4x96 --type f32 --device cpu");
+  EXPECT_EQ(sandbox_.json("show")["winners"].size(), 2U);
   const CliResult shown = run("show", {"--json"});
   ASSERT_EQ(shown.document()["winners"].size(), 1U) << shown.err;
   EXPECT_EQ(shown.document()["winners"][0]["problem"], kProblem);

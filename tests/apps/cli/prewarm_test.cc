@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <vector>
 
 #include "autotune/engine_factory.h"
 #include "cache/artifacts/artifact_files.h"
@@ -20,16 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-constexpr int kUnavailable = 3;
 constexpr int kProcessors = 132;
-
-std::string write(const CliSandbox& sandbox, const std::string& name, const std::string& text) {
-  const std::string path = sandbox.folder() + "/" + name;
-  std::ofstream(path) << text;
-  return path;
-}
 
 // What ships of a problem on an H200.
 std::string shipped_trials(const std::string& problem) {
@@ -45,21 +35,16 @@ std::string shipped_trials(const std::string& problem) {
 
 TEST(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
   const CliSandbox sandbox;
-  const std::vector<std::string> prewarm = {"prewarm",    "--arch", "native-cpu", "--shape",
-                                            "8x512,2x64", "--op",   "compose",    "--type",
-                                            "f32",        "--json"};
-  const CliResult first = sandbox.run(prewarm);
-  ASSERT_EQ(first.exit_code, 0) << first.err;
-  const auto summary = first.document()["summary"];
+  const Words prewarm = "prewarm --arch native-cpu --shape 8x512,2x64 --op compose --type f32";
+  const auto first = sandbox.json(prewarm);
+  const auto summary = first["summary"];
   EXPECT_GT(summary["compiled"], 1);
   EXPECT_EQ(summary["compiled"], summary["artifacts"]);
   EXPECT_EQ(summary["tuned"], 0) << "the CPU that builds an image need not be the one that runs it";
-  EXPECT_EQ(first.document()["targets"][0]["arch"], "native-cpu");
-  EXPECT_EQ(first.document()["targets"][0]["problems"], 2);
+  EXPECT_THAT(first, Has({{"/targets/0/arch", "native-cpu"}, {"/targets/0/problems", 2}}));
 
-  const auto again = sandbox.run(prewarm).document()["summary"];
-  EXPECT_EQ(again["compiled"], 0);
-  EXPECT_EQ(again["from_cache"], summary["artifacts"]);
+  const auto again = sandbox.json(prewarm)["summary"];
+  EXPECT_THAT(again, Has({{"/compiled", 0}, {"/from_cache", summary["artifacts"]}}));
 
   // An engine that runs the default, and one that tunes.
   Settings settings;
@@ -71,113 +56,58 @@ TEST(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
       launch::make_problem(variant, kernels::DeviceKind::kCpu, {8, 512}), {}));
   EXPECT_EQ(parts.engine->statistics().compilations, 0);
   EXPECT_EQ(parts.engine->statistics().artifact_hits, 1);
-  const auto tuned =
-      sandbox.run({"tune", "--shape", "2x64", "--type", "f32", "--device", "cpu", "--json"})
-          .document();
-  EXPECT_EQ(tuned["statistics"]["compilations"], 0);
-  EXPECT_EQ(tuned["problems"][0]["source"], "tuned");
+  const auto tuned = sandbox.json("tune --shape 2x64 --type f32 --device cpu");
+  EXPECT_THAT(tuned, Has({{"/statistics/compilations", 0}, {"/problems/0/source", "tuned"}}));
 }
 
 TEST(CliPrewarm, NamedDeviceIsTuned) {
   const CliSandbox sandbox;
-  const std::vector<std::string> prewarm = {"prewarm", "--device",  "cpu",     "--shape",
-                                            "2x64",    "--op",      "compose", "--type",
-                                            "f32",     "--seconds", "0.2",     "--json"};
-  const CliResult first = sandbox.run(prewarm);
-  ASSERT_EQ(first.exit_code, 0) << first.err;
-  ASSERT_EQ(first.document()["tuned"].size(), 1);
-  EXPECT_EQ(first.document()["tuned"][0]["source"], "tuned");
-  EXPECT_EQ(first.document()["tuned"][0]["problem"], "compose/f32,f32,f32,f32/v1/c64/r1");
-  EXPECT_GT(first.document()["statistics"]["trials"], 1);
-  const auto again = sandbox.run(prewarm).document();
-  EXPECT_EQ(again["statistics"]["compilations"], 0);
-  EXPECT_EQ(again["statistics"]["trials"], 0);
-  EXPECT_EQ(again["tuned"][0]["source"], "user database");
+  const Words prewarm = "prewarm --device cpu --shape 2x64 --op compose --type f32 --seconds 0.2";
+  const auto first = sandbox.json(prewarm);
+  ASSERT_EQ(first["tuned"].size(), 1);
+  EXPECT_THAT(first, Has({{"/tuned/0/source", "tuned"},
+                          {"/tuned/0/problem", "compose/f32,f32,f32,f32/v1/c64/r1"}}));
+  EXPECT_GT(first["statistics"]["trials"], 1);
+  const auto again = sandbox.json(prewarm);
+  EXPECT_THAT(again, Has({{"/statistics/compilations", 0},
+                          {"/statistics/trials", 0},
+                          {"/tuned/0/source", "user database"}}));
 
-  auto compile_only = prewarm;
-  compile_only.emplace_back("--compile-only");
-  EXPECT_EQ(sandbox.run(compile_only).document()["tuned"].size(), 0);
+  EXPECT_EQ(sandbox.json(with(prewarm, {"--compile-only"}))["tuned"].size(), 0);
 }
 
 TEST(CliPrewarm, RecordedFileIsReplayed) {
   const CliSandbox sandbox;
-  const std::string file = write(sandbox, "problems.txt",
-                                 "compose/f32,f32,f32,f32/v1/c96/r2\n"
-                                 "compose/f32,f32,f32,f32/v1/c96/r2\n"
-                                 "compose/f32,f32,f32,f32/v1/c32/r2\n");
-  const CliResult result =
-      sandbox.run({"prewarm", "--arch", "native-cpu", "--from", file, "--configs", "1", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.document()["targets"][0]["problems"], 2);
-  EXPECT_EQ(result.document()["summary"]["compiled"], 1) << "the default, which both share";
-  EXPECT_EQ(sandbox.run({"prewarm", "--arch", "native-cpu", "--from", "/nowhere"}).exit_code,
-            kFailed);
-}
-
-TEST(CliPrewarm, WithoutACacheFolderNothingIsCompiled) {
-  const CliSandbox sandbox;
-  const CliResult result = sandbox.run(
-      {"prewarm", "--arch", "native-cpu", "--shape", "2x64", "--cache-dir", "/dev/null/cache"});
-  EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("there is no cache folder to keep the kernels in"));
-}
-
-TEST(CliPrewarm, TooSmallCacheFails) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_CACHE_MAX_BYTES", "100");
-  const std::vector<std::string> prewarm = {
-      "prewarm", "--arch", "native-cpu", "--shape", "2x64",   "--op", "compose,norm_assembly",
-      "--type",  "f32",    "--configs",  "1",       "--jobs", "1",    "--json"};
-  const CliResult result = sandbox.run(prewarm);
-  EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_MAX_BYTES to more"));
-  const auto summary = result.document()["summary"];
-  ASSERT_GT(summary["artifacts"], 1);
-  EXPECT_EQ(summary["not_kept"], summary["artifacts"].get<int>() - 1) << "the newest always stays";
-  EXPECT_EQ(summary["failed"], 0);
-  sandbox.set("DORAJIT_CACHE_MAX_BYTES", "");
-  EXPECT_EQ(sandbox.run(prewarm).exit_code, 0);
+  const std::string file = sandbox.write("problems.txt",
+                                         "compose/f32,f32,f32,f32/v1/c96/r2\n"
+                                         "compose/f32,f32,f32,f32/v1/c96/r2\n"
+                                         "compose/f32,f32,f32,f32/v1/c32/r2\n");
+  const auto result =
+      sandbox.json({"prewarm", "--arch", "native-cpu", "--from", file, "--configs", "1"});
+  EXPECT_EQ(result["targets"][0]["problems"], 2);
+  EXPECT_EQ(result["summary"]["compiled"], 1) << "the default, which both share";
+  EXPECT_EQ(sandbox.run("prewarm --arch native-cpu --from /nowhere").exit_code, kFailed);
 }
 
 TEST(CliPrewarm, WinnersThatAreNotKeptFail) {
   const CliSandbox sandbox;
   // What stands in the way of the database, and of nothing else.
-  std::filesystem::create_directories(sandbox.cache_dir() + "/tuning.db");
-  const CliResult result =
-      sandbox.run({"prewarm", "--device", "cpu", "--shape", "2x64", "--op", "compose", "--type",
-                   "f32", "--configs", "2", "--seconds", "0.1"});
-  EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("the winners are not kept: "));
-}
-
-TEST(CliPrewarm, WithoutAHostCompilerTheCpuIsUnavailable) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_CXX", "none");
-  EXPECT_EQ(sandbox.run({"prewarm", "--arch", "native-cpu", "--shape", "2x64"}).exit_code,
-            kUnavailable);
-}
-
-TEST(CliPrewarm, UnknownArchitectureIsRefused) {
-  std::vector<std::string> command = {"prewarm", "--arch", "pentium", "--shape", "2x64"};
-  for (const bool lists : {false, true}) {
-    if (lists) command.emplace_back("--list");
-    const CliResult result = CliSandbox().run(command);
-    EXPECT_EQ(result.exit_code, kUsage) << lists;
-    EXPECT_THAT(result.err, HasSubstr("--arch pentium: unknown architecture"));
-  }
+  std::filesystem::create_directories(sandbox.database());
+  EXPECT_THAT(
+      sandbox.run(
+          "prewarm --device cpu --shape 2x64 --op compose --type f32 --configs 2 --seconds 0.1"),
+      Fails(kFailed, "the winners are not kept: "));
 }
 
 TEST(CliPrewarm, NonexistentArchitectureIsRefusedWithoutNvrtc) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_NVRTC", "/nowhere");
-  const std::vector<std::vector<std::string>> commands = {
-      {"prewarm", "--arch", "sm_42", "--shape", "2x64"},
-      {"prewarm", "--arch", "native-cpu,sm_42", "--shape", "2x64", "--list"},
-      {"prewarm", "--arch", "sm_42", "--op", "compose"}};
-  for (const std::vector<std::string>& command : commands) {
-    const CliResult never = sandbox.run(command);
-    EXPECT_EQ(never.exit_code, kUsage) << command[0];
-    EXPECT_THAT(never.err, HasSubstr("--arch sm_42: there is no such architecture; examples"));
+  for (const char* command :
+       {"prewarm --arch sm_42 --shape 2x64", "prewarm --arch native-cpu,sm_42 --shape 2x64 --list",
+        "prewarm --arch sm_42 --op compose"}) {
+    EXPECT_THAT(sandbox.run(command),
+                Fails(kUsage, "--arch sm_42: there is no such architecture; examples"))
+        << command;
   }
 }
 
@@ -185,8 +115,8 @@ TEST(CliPrewarm, NonexistentArchitectureIsRefusedWithoutNvrtc) {
 class CliPrewarmCuda : public testing::Test {
  protected:
   void SetUp() override {
-    const CliResult probe = sandbox_.run({"prewarm", "--arch", "sm_999", "--shape", "2x64", "--op",
-                                          "compose", "--type", "f32", "--configs", "1", "--json"});
+    const CliResult probe = sandbox_.run(
+        "prewarm --arch sm_999 --shape 2x64 --op compose --type f32 --configs 1 --json");
     if (probe.exit_code == kUnavailable) GTEST_SKIP() << probe.err;
     newer_ = probe;
   }
@@ -221,26 +151,21 @@ TEST_F(CliPrewarmCuda, NewerArchitectureThanNvrtcKnowsGetsPtx) {
 }
 
 TEST_F(CliPrewarmCuda, ArchitectureThatNvrtcDoesNotSupportIsRefused) {
-  const CliResult dropped = sandbox_.run({"prewarm", "--arch", "sm_20", "--shape", "2x64"});
+  const CliResult dropped = sandbox_.run("prewarm --arch sm_20 --shape 2x64");
   EXPECT_EQ(dropped.exit_code, kUnavailable);
-  const CliResult never = sandbox_.run({"prewarm", "--arch", "sm_42", "--shape", "2x64"});
-  EXPECT_EQ(never.exit_code, kUsage);
-  EXPECT_THAT(never.err, HasSubstr("--arch sm_42: there is no such architecture; NVRTC "));
-  const CliResult between = sandbox_.run({"prewarm", "--arch", "sm_81", "--shape", "2x64"});
-  EXPECT_EQ(between.exit_code, kUsage);
-  EXPECT_THAT(between.err, HasSubstr("--arch sm_81: there is no such architecture; NVRTC "));
+  EXPECT_THAT(sandbox_.run("prewarm --arch sm_42 --shape 2x64"),
+              Fails(kUsage, "--arch sm_42: there is no such architecture; NVRTC "));
+  EXPECT_THAT(sandbox_.run("prewarm --arch sm_81 --shape 2x64"),
+              Fails(kUsage, "--arch sm_81: there is no such architecture; NVRTC "));
 }
 
 TEST_F(CliPrewarmCuda, ProcessOnSuchAGpuCompilesNothing) {
-  const std::vector<std::string> prewarm = {"prewarm",  "--arch", "sm_90a",  "--shape",
-                                            "512x4096", "--op",   "compose", "--gain-type",
-                                            "f32",      "--json"};
-  const CliResult first = sandbox_.run(prewarm);
-  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const Words prewarm = "prewarm --arch sm_90a --shape 512x4096 --op compose --gain-type f32";
+  const CliResult first = sandbox_.succeed(with(prewarm, {"--json"}));
   EXPECT_THAT(first.err, HasSubstr("sm_90a: kernels are compiled for sm_90,"));
   EXPECT_EQ(first.document()["targets"][0]["arch"], "sm_90");
   EXPECT_GT(first.document()["summary"]["compiled"], 1);
-  EXPECT_EQ(sandbox_.run(prewarm).document()["summary"]["compiled"], 0);
+  EXPECT_EQ(sandbox_.json(prewarm)["summary"]["compiled"], 0);
 
   const auto problem = launch::parse_problem("compose/bf16,bf16,f32,bf16/v8/c4096/r9");
   ASSERT_TRUE(problem);
@@ -250,15 +175,15 @@ TEST_F(CliPrewarmCuda, ProcessOnSuchAGpuCompilesNothing) {
 // Winners that the databases have for a device of the architecture, and for the likest of others.
 TEST_F(CliPrewarmCuda, WinnersOfTheFallbackChainAreCompiled) {
   const std::string problem = "compose/bf16,bf16,f32,bf16/v8/c512/r11";
-  const std::string trials = write(sandbox_, "h200.jsonl", shipped_trials(problem));
-  const std::string file = write(sandbox_, "problems.txt", problem + "\n");
-  const std::vector<std::string> prewarm = {"prewarm",   "--arch", "sm_90,sm_100", "--from", file,
-                                            "--configs", "1",      "--json"};
-  const auto without = sandbox_.run(prewarm).document();
-  ASSERT_EQ(sandbox_.run({"import", trials, "--partial"}).exit_code, 0);
-  const auto winner = sandbox_.run({"show", "--json"}).document()["winners"][0];
+  const std::string trials = sandbox_.write("h200.jsonl", shipped_trials(problem));
+  const std::string file = sandbox_.write("problems.txt", problem + "\n");
+  const Words prewarm = {"prewarm",   "--arch", "sm_90,sm_100", "--from", file,
+                         "--configs", "1",      "--json"};
+  const auto without = sandbox_.json(prewarm);
+  sandbox_.succeed({"import", trials, "--partial"});
+  const auto winner = sandbox_.json("show")["winners"][0];
   ASSERT_NE(winner["config"], winner["default_config"]) << "else this shows nothing";
-  const auto with = sandbox_.run(prewarm).document();
+  const auto with = sandbox_.json(prewarm);
   for (const std::size_t target : {0, 1}) {
     EXPECT_EQ(without["targets"][target]["compiled"], 2) << "with the comparison of outputs";
     EXPECT_EQ(with["targets"][target]["compiled"], 1);
@@ -267,13 +192,12 @@ TEST_F(CliPrewarmCuda, WinnersOfTheFallbackChainAreCompiled) {
 }
 
 TEST_F(CliPrewarmCuda, OneConfigIsTheDefaultOfEachVariant) {
-  const CliResult result = sandbox_.run({"prewarm", "--arch", "sm_90,sm_90a", "--shape",
-                                         "1x768,64x768,64x2304", "--configs", "1", "--gain-type",
-                                         "f32", "--op", "compose,norm_assembly", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.document()["targets"].size(), 1) << "both are one";
-  EXPECT_EQ(result.document()["targets"][0]["problems"], 3 * 2);
-  EXPECT_EQ(result.document()["summary"]["compiled"], 2 + 1) << "and the comparison of outputs";
+  const auto result = sandbox_.json(
+      "prewarm --arch sm_90,sm_90a --shape 1x768,64x768,64x2304 --configs 1 --gain-type f32 --op "
+      "compose,norm_assembly");
+  EXPECT_EQ(result["targets"].size(), 1) << "both are one";
+  EXPECT_EQ(result["targets"][0]["problems"], 3 * 2);
+  EXPECT_EQ(result["summary"]["compiled"], 2 + 1) << "and the comparison of outputs";
 }
 
 }  // namespace

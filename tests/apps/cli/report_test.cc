@@ -21,22 +21,7 @@ using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 constexpr const char* kH200 = DORAJIT_SOURCE_DIR "/databases/nvidia_h200.jsonl";
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::ptrdiff_t count(const std::string& text, const std::string& part) {
-  std::ptrdiff_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
-}
 
 // The keys of the problems of a database, and their operations.
 struct Keys {
@@ -69,41 +54,39 @@ nlohmann::json document_in(const std::string& page) {
 
 class CliReport : public testing::Test {
  protected:
-  [[nodiscard]] std::string page_path() const { return sandbox_.folder() + "/report.html"; }
+  [[nodiscard]] std::string page_path() const { return sandbox_.file("report.html"); }
 
   CliSandbox sandbox_;
 };
 
 TEST_F(CliReport, WithoutTrialsSaysHowToMeasureSome) {
-  const CliResult result = sandbox_.run({"report", "--html", page_path(), "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.document()["devices"].size(), 0);
+  const auto result = sandbox_.json({"report", "--html", page_path()});
+  EXPECT_EQ(result["devices"].size(), 0);
   const std::string page = read_file(page_path());
   EXPECT_THAT(page, HasSubstr("Nothing was measured yet"));
   EXPECT_THAT(page, HasSubstr("dorajit demo --quick"));
-  EXPECT_THAT(page, HasSubstr(sandbox_.cache_dir() + "/tuning.db"));
-  EXPECT_EQ(document_in(page), result.document());
+  EXPECT_THAT(page, HasSubstr(sandbox_.database()));
+  EXPECT_EQ(document_in(page), result);
 }
 
 TEST_F(CliReport, WinnersOfTheDatabaseAreShown) {
   sandbox_.set("DORAJIT_TUNE_SECONDS", "0.02");
-  ASSERT_EQ(sandbox_.run({"tune", "--shape", "8x512", "--device", "cpu"}).exit_code, 0);
-  const CliResult result = sandbox_.run({"report", "--html", page_path(), "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto shown = sandbox_.run({"show", "--trials", "--json"}).document();
-  const auto document = result.document();
+  sandbox_.succeed("tune --shape 8x512 --device cpu");
+  const auto result = sandbox_.json({"report", "--html", page_path()});
+  const auto shown = sandbox_.json("show --trials");
+  const auto document = result;
   ASSERT_EQ(document["devices"].size(), 1);
   const auto& device = document["devices"][0];
-  EXPECT_EQ(device["fingerprint"], shown["winners"][0]["device"]);
-  EXPECT_EQ(device["trials"], shown["database"]["trials"]);
+  EXPECT_THAT(device, Has({{"/fingerprint", shown["winners"][0]["device"]},
+                           {"/trials", shown["database"]["trials"]}}));
   ASSERT_EQ(device["problems"].size(), 1);
   const auto& problem = device["problems"][0];
   auto winner = shown["winners"][0];
   winner["age_s"] = problem["age_s"];
   EXPECT_EQ(problem, winner);
-  EXPECT_EQ(problem["sizes"], nlohmann::json({{"rows", 8}, {"cols", 512}}));
-  EXPECT_EQ(problem["source"], "user database");
-  EXPECT_EQ(problem["for_these_kernels"], true);
+  EXPECT_THAT(problem, Has({{"/sizes", nlohmann::json({{"rows", 8}, {"cols", 512}})},
+                            {"/source", "user database"},
+                            {"/for_these_kernels", true}}));
   // bf16, bf16 and bf16 of 8 x 512, and a gain of 512 in f32.
   EXPECT_EQ(problem["bytes"], 3 * 2 * 8 * 512 + 4 * 512);
   EXPECT_EQ(document_in(read_file(page_path())), document);
@@ -113,8 +96,7 @@ TEST_F(CliReport, ShippedDataFitOneSmallPage) {
   const Keys keys = keys_in(kH200);
   const auto problems = static_cast<std::ptrdiff_t>(keys.problems.size());
   ASSERT_GT(problems, 1000);
-  const CliResult result = sandbox_.run({"report", "--html", page_path(), "--from", kH200});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const CliResult result = sandbox_.succeed({"report", "--html", page_path(), "--from", kH200});
   EXPECT_THAT(result.out, HasSubstr(std::format("{} problems on 1 device", problems)));
   const std::string page = read_file(page_path());
   EXPECT_LT(page.size(), 3 << 20);
@@ -135,8 +117,7 @@ TEST_F(CliReport, ShippedDataFitOneSmallPage) {
     const auto key = problem["problem"].get<std::string>();
     operations.insert(key.substr(0, key.find('/')));
   }
-  EXPECT_EQ(device["defaults_kept"], kept);
-  EXPECT_EQ(device["peak_of"], "H200");
+  EXPECT_THAT(device, Has({{"/defaults_kept", kept}, {"/peak_of", "H200"}}));
   EXPECT_EQ(operations, keys.operations);
   EXPECT_THAT(page, HasSubstr("The winner may not have the best median"));
   EXPECT_THAT(page, Not(HasSubstr("http:")));
@@ -145,7 +126,7 @@ TEST_F(CliReport, ShippedDataFitOneSmallPage) {
 
 // Sizes beyond the memory for tuning are measured on fewer rows, so their bandwidth is no wonder.
 TEST_F(CliReport, BandwidthsStayBelowTheMemorys) {
-  const auto document = sandbox_.run({"report", "--json", "--from", kH200}).document();
+  const auto document = sandbox_.json({"report", "--from", kH200});
   const auto& device = document["devices"][0];
   EXPECT_EQ(device["peak_gb_per_s"], 4800);
   double most = 0;
@@ -158,14 +139,11 @@ TEST_F(CliReport, BandwidthsStayBelowTheMemorys) {
 }
 
 TEST_F(CliReport, ReportFiltersByDevice) {
-  const auto with = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"report", "--json", "--from", kH200};
-    words.insert(words.end(), more.begin(), more.end());
-    return sandbox_.run(words).document()["devices"].size();
-  };
-  EXPECT_EQ(with({"--device", "H200"}), 1);
-  EXPECT_EQ(with({"--device", "H100"}), 0);
-  EXPECT_EQ(with({"--device", "cpu"}), 0);
+  for (const auto& [device, found] :
+       std::map<std::string, int>{{"H200", 1}, {"H100", 0}, {"cpu", 0}}) {
+    EXPECT_EQ(sandbox_.json({"report", "--from", kH200, "--device", device})["devices"].size(),
+              found);
+  }
 }
 
 constexpr const char* kHostileDevice =
@@ -186,14 +164,12 @@ cache::Trial hostile_trial(const std::string& config, double median_ns) {
 }
 
 TEST_F(CliReport, TextOfFilesIsEscaped) {
-  const std::string lines = sandbox_.folder() + "/<img src=x>{{document}}.jsonl";
+  const std::string lines = sandbox_.file("<img src=x>{{document}}.jsonl");
   const std::vector<cache::Trial> trials = {hostile_trial("b512-w1-r1-v1-u1-c0", 1000),
                                             hostile_trial("b512-w2-r1-v1-u1-c0", 500)};
   ASSERT_TRUE(cache::write_trial_file(lines, trials));
-  const CliResult result =
-      sandbox_.run({"report", "--html", page_path(), "--from", lines, "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.document()["devices"][0]["problems"][0]["for_these_kernels"], false);
+  const auto result = sandbox_.json({"report", "--html", page_path(), "--from", lines});
+  EXPECT_EQ(result["devices"][0]["problems"][0]["for_these_kernels"], false);
   const std::string page = read_file(page_path());
   EXPECT_EQ(count(page, "<script"), 2) << "the document and the script";
   EXPECT_EQ(count(page, "</script>"), 2);
@@ -201,26 +177,23 @@ TEST_F(CliReport, TextOfFilesIsEscaped) {
   EXPECT_THAT(page, Not(HasSubstr("<img")));
   EXPECT_THAT(page, Not(HasSubstr("<b>")));
   const auto shown = document_in(page);
-  EXPECT_EQ(shown, result.document());
+  EXPECT_EQ(shown, result);
   EXPECT_EQ(shown["devices"][0]["fingerprint"], kHostileDevice);
   const auto problem = shown["devices"][0]["problems"][0];
-  EXPECT_EQ(problem["source"], "<img src=x>{{document}}.jsonl");
-  EXPECT_EQ(problem["speedup_over_default"], 2);
+  EXPECT_THAT(problem,
+              Has({{"/source", "<img src=x>{{document}}.jsonl"}, {"/speedup_over_default", 2}}));
 }
 
 TEST_F(CliReport, MissingOptionIsNamed) {
-  const CliResult neither = sandbox_.run({"report"});
-  EXPECT_EQ(neither.exit_code, kUsage);
-  EXPECT_THAT(neither.err, HasSubstr("--html FILE"));
+  EXPECT_THAT(sandbox_.run("report"), Fails(kUsage, "--html FILE"));
 
-  const std::string nowhere = sandbox_.folder() + "/no/such/folder/x.html";
-  const CliResult unwritable = sandbox_.run({"report", "--html", nowhere, "--from", kH200});
-  EXPECT_EQ(unwritable.exit_code, kFailed);
-  EXPECT_THAT(unwritable.err, HasSubstr(nowhere + ": No such file or directory"));
+  const std::string nowhere = sandbox_.file("no/such/folder/x.html");
+  EXPECT_THAT(sandbox_.run({"report", "--html", nowhere, "--from", kH200}),
+              Fails(kFailed, nowhere + ": No such file or directory"));
 
   std::ofstream(page_path()) << "what was there";
   const CliResult unread =
-      sandbox_.run({"report", "--html", page_path(), "--from", sandbox_.folder() + "/missing"});
+      sandbox_.run({"report", "--html", page_path(), "--from", sandbox_.file("missing")});
   EXPECT_EQ(unread.exit_code, kFailed);
   EXPECT_EQ(read_file(page_path()), "what was there");
 }

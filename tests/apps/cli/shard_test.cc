@@ -5,38 +5,35 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {
 namespace {
 
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr int kShards = 3;
 
-std::vector<std::string> small_problems() {
-  std::vector<std::string> problems;
+Words small_problems() {
+  Words problems;
   for (const char* cols : {"64", "96", "128", "160", "192", "224", "256"}) {
     problems.push_back(std::string("compose/f32,f32,f32,f32/v1/c") + cols + "/r2");
   }
   return problems;
 }
 
-void write_lines(const std::string& path, const std::vector<std::string>& lines) {
+void write_lines(const std::string& path, const Words& lines) {
   std::ofstream file(path);
   for (const std::string& line : lines) file << line << '\n';
 }
 
 // Each machine has a file, cache and order of its own, and names some problems twice.
 TEST(CliShardProcess, MergedPartsAreTheWhole) {
-  const std::vector<std::string> problems = small_problems();
+  const Words problems = small_problems();
   std::array<CliSandbox, kShards> machines;
   std::array<pid_t, kShards> processes{};
   std::mt19937 random(7);
@@ -44,71 +41,65 @@ TEST(CliShardProcess, MergedPartsAreTheWhole) {
     auto lines = problems;
     lines.insert(lines.end(), problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(i));
     std::ranges::shuffle(lines, random);
-    write_lines(machines[i].folder() + "/problems.txt", lines);
-    processes[i] = machines[i].start({"tune", "--from", machines[i].folder() + "/problems.txt",
-                                      "--shard", std::to_string(i + 1) + "/3", "--device", "cpu"});
+    write_lines(machines[i].file("problems.txt"), lines);
+    processes[i] = machines[i].start({"tune", "--from", machines[i].file("problems.txt"), "--shard",
+                                      std::to_string(i + 1) + "/3", "--device", "cpu"});
   }
   for (const pid_t process : processes) EXPECT_EQ(wait_for(process), 0);
 
   std::multiset<std::string> tuned;
-  const std::string all = machines[0].folder() + "/all.jsonl";
-  std::vector<std::string> merge = {"export", "--out", all};
+  const std::string all = machines[0].file("all.jsonl");
+  Words merge = {"export", "--out", all};
   for (const CliSandbox& machine : machines) {
-    const auto shown = machine.run({"show", "--json"}).document();
+    const auto shown = machine.json("show");
     EXPECT_GE(shown["winners"].size(), 2) << "parts are as long as each other but for one";
     for (const auto& winner : shown["winners"]) tuned.insert(winner["problem"]);
-    merge.insert(merge.end(), {"--from", machine.folder() + "/trials.jsonl"});
-    ASSERT_EQ(machine.run({"export", "--out", merge.back()}).exit_code, 0);
+    merge.insert(merge.end(), {"--from", machine.file("trials.jsonl")});
+    machine.succeed({"export", "--out", merge.back()});
   }
-  EXPECT_EQ(std::vector<std::string>(tuned.begin(), tuned.end()), [&] {
+  EXPECT_EQ(Words(tuned.begin(), tuned.end()), [&] {
     auto sorted = problems;
     std::ranges::sort(sorted);
     return sorted;
   }()) << "every problem once";
 
   merge.emplace_back("--json");
-  const CliResult merged = machines[0].run(merge);
-  ASSERT_EQ(merged.exit_code, 0) << merged.err;
-  EXPECT_EQ(merged.document()["winners"], problems.size()) << "as one process tunes them all";
+  const auto merged = machines[0].json(merge);
+  EXPECT_EQ(merged["winners"], problems.size()) << "as one process tunes them all";
   const CliSandbox whole;
-  ASSERT_EQ(whole.run({"import", all}).exit_code, 0);
-  write_lines(whole.folder() + "/problems.txt", problems);
-  const CliResult known =
-      whole.run({"tune", "--from", whole.folder() + "/problems.txt", "--device", "cpu", "--json"});
-  ASSERT_EQ(known.exit_code, 0) << known.err;
-  EXPECT_EQ(known.document()["statistics"]["tuned_problems"], 0);
-  for (const auto& problem : known.document()["problems"]) {
+  whole.succeed({"import", all});
+  write_lines(whole.file("problems.txt"), problems);
+  const auto known = whole.json({"tune", "--from", whole.file("problems.txt"), "--device", "cpu"});
+  EXPECT_EQ(known["statistics"]["tuned_problems"], 0);
+  for (const auto& problem : known["problems"]) {
     EXPECT_EQ(problem["source"], "user database") << problem;
   }
 }
 
 TEST(CliShard, SplitsListedShapesToo) {
   const CliSandbox sandbox;
-  const CliResult result = sandbox.run({"tune", "--shape", "4x64,4x96", "--shard", "3/3", "--type",
-                                        "f32", "--device", "cpu", "--json"});
+  const CliResult result =
+      sandbox.run("tune --shape 4x64,4x96 --shard 3/3 --type f32 --device cpu --json");
   EXPECT_EQ(result.exit_code, 0) << "a part may be empty: " << result.err;
   EXPECT_THAT(result.document()["problems"], IsEmpty());
-  EXPECT_EQ(result.document()["shard"]["index"], 3);
-  EXPECT_EQ(result.document()["shard"]["problems_in_all"], 2);
+  EXPECT_THAT(result.document(), Has({{"/shard/index", 3}, {"/shard/problems_in_all", 2}}));
 }
 
 TEST(CliShard, InvalidPartsAreRefused) {
   const CliSandbox sandbox;
   for (const char* shard : {"0/3", "4/3", "x", "1", "1/", "/3", "-1/3", "1/3x", "1/99999999999"}) {
-    const CliResult result =
-        sandbox.run({"tune", "--shape", "4x64", "--device", "cpu", "--shard", shard});
-    EXPECT_EQ(result.exit_code, 2) << shard;
-    EXPECT_THAT(result.err, HasSubstr(std::string("--shard ") + shard + " is not of the form I/N"));
+    EXPECT_THAT(sandbox.run({"tune", "--shape", "4x64", "--device", "cpu", "--shard", shard}),
+                Fails(2, std::string("--shard ") + shard + " is not of the form I/N"))
+        << shard;
   }
 }
 
 TEST(CliTune, SecondsBoundTheTuning) {
   const CliSandbox sandbox;
-  const CliResult none =
-      sandbox.run({"tune", "--shape", "4x64", "--device", "cpu", "--seconds", "0", "--json"});
+  const CliResult none = sandbox.run("tune --shape 4x64 --device cpu --seconds 0 --json");
   EXPECT_EQ(none.exit_code, 1) << "nothing can be compared in no time";
   EXPECT_EQ(none.document()["statistics"]["trials"], 0);
-  EXPECT_EQ(sandbox.run({"tune", "--shape", "4x64", "--seconds", "-1"}).exit_code, 2);
+  EXPECT_EQ(sandbox.run("tune --shape 4x64 --seconds -1").exit_code, 2);
 }
 
 }  // namespace

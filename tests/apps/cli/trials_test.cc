@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "autotune/search/host_id.h"
 #include "tests/apps/cli/cli_sandbox.h"
@@ -17,40 +15,18 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-}
-
 std::ptrdiff_t lines_in(const std::string& text) { return std::ranges::count(text, '\n'); }
 
 // A machine that has tuned one problem.
 class CliTrials : public testing::Test {
  protected:
-  void SetUp() override {
-    const CliResult tuned =
-        here_.run({"tune", "--rows", "8", "--cols", "512", "--device", "cpu", "--json"});
-    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
-  }
+  void SetUp() override { here_.succeed("tune --rows 8 --cols 512 --device cpu"); }
 
   // What is exported from there.
-  std::string exported(const CliSandbox& sandbox) {
-    const CliResult result = sandbox.run({"export"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.out;
-  }
-  [[nodiscard]] std::string file(const std::string& name) const {
-    return here_.folder() + "/" + name;
-  }
+  static std::string exported(const CliSandbox& sandbox) { return sandbox.succeed("export").out; }
+  [[nodiscard]] std::string file(const std::string& name) const { return here_.file(name); }
   [[nodiscard]] static nlohmann::json winners(const CliSandbox& sandbox) {
-    nlohmann::json found = sandbox.run({"show", "--json"}).document()["winners"];
+    nlohmann::json found = sandbox.json("show")["winners"];
     for (nlohmann::json& winner : found) winner.erase("age_s");
     return found;
   }
@@ -61,25 +37,20 @@ class CliTrials : public testing::Test {
 
 TEST_F(CliTrials, ImportOfAnExportGivesTheSameTrialsAndWinners) {
   const std::string path = file("trials.jsonl");
-  const CliResult written = here_.run({"export", "--out", path, "--json"});
-  ASSERT_EQ(written.exit_code, 0) << written.err;
-  const auto trials = written.document()["trials"].get<std::ptrdiff_t>();
+  const auto written = here_.json({"export", "--out", path});
+  const auto trials = written["trials"].get<std::ptrdiff_t>();
   EXPECT_GT(trials, 1);
   EXPECT_EQ(lines_in(read_file(path)), trials + 2) << "with the header and the closing line";
 
-  const CliResult imported = there_.run({"import", path, "--json"});
-  ASSERT_EQ(imported.exit_code, 0) << imported.err;
-  EXPECT_EQ(imported.document()["added"], trials);
-  EXPECT_EQ(imported.document()["winners_changed"], 1);
+  const auto imported = there_.json({"import", path});
+  EXPECT_THAT(imported, Has({{"/added", trials}, {"/winners_changed", 1}}));
   ASSERT_EQ(winners(there_).size(), 1);
   // Derived there from the trials, it is the one that the tuning found.
   EXPECT_EQ(winners(there_)[0], winners(here_)[0]);
   EXPECT_EQ(exported(there_), read_file(path));
 
-  const auto again = there_.run({"import", path, "--json"}).document();
-  EXPECT_EQ(again["added"], 0);
-  EXPECT_EQ(again["known"], trials);
-  EXPECT_EQ(again["winners_changed"], 0);
+  const auto again = there_.json({"import", path});
+  EXPECT_THAT(again, Has({{"/added", 0}, {"/known", trials}, {"/winners_changed", 0}}));
 }
 
 TEST_F(CliTrials, HostIsExportedAsAHash) {
@@ -94,52 +65,42 @@ TEST_F(CliTrials, HostIsExportedAsAHash) {
 }
 
 TEST_F(CliTrials, ImportedWinnersAreNotTunedAgain) {
-  ASSERT_EQ(there_.run({"import", here_.cache_dir() + "/tuning.db"}).exit_code, 0);
-  const CliResult known =
-      there_.run({"tune", "--rows", "8", "--cols", "512", "--device", "cpu", "--json"});
-  ASSERT_EQ(known.exit_code, 0) << known.err;
-  EXPECT_EQ(known.document()["statistics"]["trials"], 0);
+  there_.succeed({"import", here_.database()});
+  const auto known = there_.json("tune --rows 8 --cols 512 --device cpu");
+  EXPECT_EQ(known["statistics"]["trials"], 0);
 }
 
 TEST_F(CliTrials, ExportFiltersByDevice) {
-  const CliResult none = here_.run({"export", "--device", "no such device"});
-  EXPECT_EQ(none.exit_code, 0);
+  const CliResult none = here_.succeed({"export", "--device", "no such device"});
   EXPECT_EQ(lines_in(none.out), 2);
   EXPECT_THAT(none.err, HasSubstr("0 trials from"));
 }
 
 TEST_F(CliTrials, ExportWithJsonNeedsOut) {
-  const CliResult result = here_.run({"export", "--json"});
-  EXPECT_EQ(result.exit_code, kUsage);
-  EXPECT_THAT(result.err, HasSubstr("needs --out FILE"));
+  EXPECT_THAT(here_.run("export --json"), Fails(kUsage, "needs --out FILE"));
 }
 
 TEST_F(CliTrials, ExportReportsUnwritablePaths) {
-  const CliResult result = here_.run({"export", "--out", file("no/such/folder/x.jsonl")});
-  EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("no/such/folder/x.jsonl: No such file or directory"));
+  EXPECT_THAT(here_.run({"export", "--out", file("no/such/folder/x.jsonl")}),
+              Fails(kFailed, "no/such/folder/x.jsonl: No such file or directory"));
 }
 
 TEST_F(CliTrials, ExportMergesFilesInAnyOrder) {
-  ASSERT_EQ(there_.run({"tune", "--rows", "8", "--cols", "1024", "--device", "cpu"}).exit_code, 0);
-  write_file(file("here.jsonl"), exported(here_));
-  const std::string there = there_.cache_dir() + "/tuning.db";
-  const CliResult merged = here_.run({"export", "--out", file("one.jsonl"), "--from",
-                                      file("here.jsonl"), "--from", there, "--json"});
-  ASSERT_EQ(merged.exit_code, 0) << merged.err;
-  EXPECT_EQ(merged.document()["winners"], 2);
-  ASSERT_EQ(here_
-                .run({"export", "--out", file("here.jsonl"), "--from", there, "--from",
-                      file("here.jsonl"), "--from", there})
-                .exit_code,
-            0)
-      << "text may be put in the place of what it was made of";
+  there_.succeed("tune --rows 8 --cols 1024 --device cpu");
+  here_.write("here.jsonl", exported(here_));
+  const std::string there = there_.database();
+  const auto merged = here_.json(
+      {"export", "--out", file("one.jsonl"), "--from", file("here.jsonl"), "--from", there});
+  EXPECT_EQ(merged["winners"], 2);
+  // Text may be put in the place of what it was made of.
+  here_.succeed({"export", "--out", file("here.jsonl"), "--from", there, "--from",
+                 file("here.jsonl"), "--from", there});
   EXPECT_EQ(read_file(file("one.jsonl")), read_file(file("here.jsonl")));
-  EXPECT_EQ(here_.run({"doctor", file("one.jsonl")}).exit_code, 0);
+  here_.succeed({"doctor", file("one.jsonl")});
 
-  const std::string here = here_.cache_dir() + "/tuning.db";
-  const std::vector<std::vector<std::string>> onto_databases = {
-      {"export", "--out", there, "--from", there}, {"export", "--out", here}};
+  const std::string here = here_.database();
+  const std::vector<Words> onto_databases = {{"export", "--out", there, "--from", there},
+                                             {"export", "--out", here}};
   for (const auto& command : onto_databases) {
     EXPECT_EQ(here_.run(command).exit_code, kUsage);
     EXPECT_EQ(here_.run({"doctor", command[2]}).exit_code, 0) << "it must still be a database";
@@ -150,12 +111,10 @@ TEST_F(CliTrials, BadLinesAreNamedAndSkipped) {
   std::string text = exported(here_);
   const std::size_t second = text.find('\n') + 1;
   text.replace(second, text.find('\n', second) - second, "no trial");
-  write_file(file("bad.jsonl"), text);
-  const CliResult imported = there_.run({"import", file("bad.jsonl"), "--json"});
-  EXPECT_EQ(imported.exit_code, 0);
+  here_.write("bad.jsonl", text);
+  const CliResult imported = there_.succeed({"import", file("bad.jsonl"), "--json"});
   EXPECT_THAT(imported.err, HasSubstr("bad.jsonl:2: skipped: it is not a JSON object"));
-  EXPECT_EQ(imported.document()["added"], lines_in(text) - 3);
-  EXPECT_EQ(imported.document()["files"][0]["bad"], 1);
+  EXPECT_THAT(imported.document(), Has({{"/added", lines_in(text) - 3}, {"/files/0/bad", 1}}));
 
   const CliResult verified = here_.run({"doctor", file("bad.jsonl")});
   EXPECT_EQ(verified.exit_code, kFailed);
@@ -167,25 +126,21 @@ TEST_F(CliTrials, BadLinesAreNamedAndSkipped) {
 TEST_F(CliTrials, TruncatedFileIsRefusedWithoutPartial) {
   const std::string text = exported(here_);
   const std::size_t third = text.find('\n', text.find('\n') + 1) + 1;
-  write_file(file("cut.jsonl"), text.substr(0, third + 10));
+  here_.write("cut.jsonl", text.substr(0, third + 10));
   const std::string cut = file("cut.jsonl");
-  const std::vector<std::vector<std::string>> commands = {
-      {"import", cut},
-      {"export", "--out", file("whole.jsonl"), "--from", cut},
-      {"report", "--json", "--from", cut}};
-  for (std::vector<std::string> command : commands) {
+  const std::vector<Words> commands = {{"import", cut},
+                                       {"export", "--out", file("whole.jsonl"), "--from", cut},
+                                       {"report", "--json", "--from", cut}};
+  for (Words command : commands) {
     const CliResult refused = there_.run(command);
-    EXPECT_EQ(refused.exit_code, kFailed) << command[0];
-    EXPECT_THAT(refused.err, HasSubstr("cut.jsonl is damaged: it has no closing line"));
+    EXPECT_THAT(refused, Fails(kFailed, "cut.jsonl is damaged: it has no closing line"))
+        << command[0];
     EXPECT_THAT(refused.err, HasSubstr("--partial"));
     command.emplace_back("--partial");
-    const CliResult taken = there_.run(command);
-    EXPECT_EQ(taken.exit_code, 0) << command[0] << taken.err;
-    EXPECT_THAT(taken.err, HasSubstr("cut.jsonl: it has no closing line"));
+    EXPECT_THAT(there_.run(command), Fails(0, "cut.jsonl: it has no closing line"));
   }
   EXPECT_FALSE(std::filesystem::exists(file("cut.jsonl.tmp")));
-  EXPECT_EQ(here_.run({"doctor", file("whole.jsonl")}).exit_code, 0)
-      << "what export writes is whole";
+  here_.succeed({"doctor", file("whole.jsonl")});
   const CliResult verified = here_.run({"doctor", cut, "--json"});
   EXPECT_EQ(verified.exit_code, kFailed);
   EXPECT_EQ(verified.document()["trials"], 1);
@@ -193,25 +148,23 @@ TEST_F(CliTrials, TruncatedFileIsRefusedWithoutPartial) {
 }
 
 TEST_F(CliTrials, ExportWritesThroughLinksAndIntoPipes) {
-  write_file(file("target.jsonl"), "what was there");
+  here_.write("target.jsonl", "what was there");
   std::filesystem::create_symlink(file("target.jsonl"), file("link.jsonl"));
-  ASSERT_EQ(here_.run({"export", "--out", file("link.jsonl")}).exit_code, 0);
+  here_.succeed({"export", "--out", file("link.jsonl")});
   EXPECT_TRUE(std::filesystem::is_symlink(file("link.jsonl")));
   EXPECT_EQ(read_file(file("target.jsonl")), exported(here_));
-  const CliResult full = here_.run({"export", "--out", "/dev/full"});
-  EXPECT_EQ(full.exit_code, kFailed);
-  EXPECT_THAT(full.err, HasSubstr("cannot write /dev/full: No space left on device"));
+  const CliResult full = here_.run("export --out /dev/full");
+  EXPECT_THAT(full, Fails(kFailed, "cannot write /dev/full: No space left on device"));
   EXPECT_THAT(full.err, testing::Not(HasSubstr("DORAJIT_CACHE_DIR")));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_F(CliTrials, FilesOfOtherFormatsAreRefused) {
-  write_file(file("other.txt"), "hello\n");
+  here_.write("other.txt", "hello\n");
   for (const std::string& path : {file("other.txt"), file("missing.jsonl"), here_.folder()}) {
     for (const char* command : {"import", "doctor"}) {
       const CliResult result = there_.run({command, path});
-      EXPECT_EQ(result.exit_code, kFailed) << path;
-      EXPECT_THAT(result.err, HasSubstr(path));
+      EXPECT_THAT(result, Fails(kFailed, path)) << path;
       EXPECT_THAT(result.out, IsEmpty());
     }
   }
@@ -219,11 +172,11 @@ TEST_F(CliTrials, FilesOfOtherFormatsAreRefused) {
 }
 
 TEST_F(CliTrials, DamagedDatabaseIsReportedAndUnchanged) {
-  const std::string database = here_.cache_dir() + "/tuning.db";
-  EXPECT_EQ(here_.run({"doctor", database}).exit_code, 0);
+  const std::string database = here_.database();
+  here_.succeed({"doctor", database});
   const std::string bytes = read_file(database);
   const std::string half = bytes.substr(0, bytes.size() / 2);
-  write_file(database, half);
+  here_.write("cache/tuning.db", half);
   const CliResult damaged = here_.run({"doctor", database, "--json"});
   EXPECT_EQ(damaged.exit_code, kFailed);
   EXPECT_EQ(damaged.document()["good"], false);
@@ -234,25 +187,21 @@ TEST_F(CliTrials, DamagedDatabaseIsReportedAndUnchanged) {
 
 TEST_F(CliTrials, RebuildFindsTheSameWinners) {
   const auto before = winners(here_);
-  const CliResult rebuilt = here_.run({"import", "--rebuild", "--json"});
-  ASSERT_EQ(rebuilt.exit_code, 0) << rebuilt.err;
-  EXPECT_EQ(rebuilt.document()["winners"], 1);
-  EXPECT_EQ(winners(here_)[0]["config"], before[0]["config"]);
-  EXPECT_EQ(winners(here_)[0]["median_ns"], before[0]["median_ns"]);
+  const auto rebuilt = here_.json("import --rebuild");
+  EXPECT_EQ(rebuilt["winners"], 1);
+  EXPECT_THAT(winners(here_),
+              Has({{"/0/config", before[0]["config"]}, {"/0/median_ns", before[0]["median_ns"]}}));
 }
 
 TEST(CliImport, UnwritableDatabaseFails) {
   const CliSandbox sandbox;
-  const CliResult rebuilt = sandbox.run({"import", "--rebuild", "--cache-dir", "/dev/null/cache"});
-  EXPECT_EQ(rebuilt.exit_code, kFailed);
-  EXPECT_THAT(rebuilt.err, HasSubstr("cannot be written"));
-  write_file(sandbox.folder() + "/x.jsonl",
-             "{\"format\":\"dorajit-trials\",\"version\":1}\n"
-             "{\"end\":\"dorajit-trials\",\"trials\":0}\n");
-  const CliResult imported =
-      sandbox.run({"import", sandbox.folder() + "/x.jsonl", "--cache-dir", "/dev/null/cache"});
-  EXPECT_EQ(imported.exit_code, kFailed);
-  EXPECT_THAT(imported.err, HasSubstr("nothing was imported"));
+  EXPECT_THAT(sandbox.run("import --rebuild --cache-dir /dev/null/cache"),
+              Fails(kFailed, "cannot be written"));
+  sandbox.write("x.jsonl",
+                "{\"format\":\"dorajit-trials\",\"version\":1}\n"
+                "{\"end\":\"dorajit-trials\",\"trials\":0}\n");
+  EXPECT_THAT(sandbox.run({"import", sandbox.file("x.jsonl"), "--cache-dir", "/dev/null/cache"}),
+              Fails(kFailed, "nothing was imported"));
 }
 
 }  // namespace

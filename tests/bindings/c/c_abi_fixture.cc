@@ -1,8 +1,6 @@
 #include "tests/bindings/c/c_abi_fixture.h"
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
@@ -113,12 +111,19 @@ Outcome take(dorajit_status status, dorajit_error* error) {
   return outcome;
 }
 
+void expect_refusal(const Outcome& outcome, const std::string& part, const std::string& other,
+                    dorajit_status status) {
+  EXPECT_EQ(outcome.status, status) << outcome.message;
+  EXPECT_NE(outcome.message.find(part), std::string::npos) << outcome.message;
+  EXPECT_NE(outcome.message.find(other), std::string::npos) << outcome.message;
+}
+
 Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, const Tensor& gain,
                 double scale, const Tensor& out) {
-  dorajit_error* error = nullptr;
-  const dorajit_status status = dorajit_compose(engine, nullptr, lora.get(), base.get(), gain.get(),
-                                                scale, out.get(), &error);
-  return take(status, error);
+  return outcome_of([&](dorajit_error** error) {
+    return dorajit_compose(engine, nullptr, lora.get(), base.get(), gain.get(), scale, out.get(),
+                           error);
+  });
 }
 
 SampleCompose::SampleCompose(std::int64_t num_rows, std::int64_t num_cols)
@@ -136,6 +141,14 @@ SampleCompose::SampleCompose(std::int64_t num_rows, std::int64_t num_cols)
 Outcome SampleCompose::run(dorajit_engine* engine) {
   return compose(engine, {lora, {rows, cols}}, {base, {rows, cols}}, {gain, {cols}}, 2,
                  {out, {rows, cols}});
+}
+
+void SampleCompose::expect_right(dorajit_engine* engine) {
+  out.poison();
+  ASSERT_EQ(run(engine).message, "");
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    ASSERT_EQ(out.get(i), plain_compose(lora.get(i), base.get(i), gain.get(i % gain.size()), 2));
+  }
 }
 
 dorajit_statistics statistics_of(const dorajit_engine* engine) {
@@ -174,11 +187,16 @@ void CAbiTest::set_variable(const std::string& name, const std::optional<std::st
   }
 }
 
+void CAbiTest::tune_at_first_use(const char* seconds) {
+  set_variable("DORAJIT_CXX", std::nullopt);
+  set_variable("DORAJIT_TUNE", "first_use");
+  set_variable("DORAJIT_TUNE_SECONDS", seconds);
+}
+
 EngineHandle CAbiTest::make_engine(const dorajit_engine_options* options) {
   dorajit_engine* engine = nullptr;
-  dorajit_error* error = nullptr;
-  const dorajit_status status = dorajit_engine_create(options, &engine, &error);
-  const Outcome outcome = take(status, error);
+  const Outcome outcome = outcome_of(
+      [&](dorajit_error** error) { return dorajit_engine_create(options, &engine, error); });
   EXPECT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
   return EngineHandle(engine);
 }

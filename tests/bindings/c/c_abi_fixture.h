@@ -80,6 +80,18 @@ using EngineHandle = std::unique_ptr<dorajit_engine, EngineDestroyer>;
 // Takes ownership of the error, if there is one, and checks that it matches the status.
 Outcome take(dorajit_status status, dorajit_error* error);
 
+// The outcome of a call of the C ABI, which is given where to put its error.
+template <class Call>
+Outcome outcome_of(const Call& call) {
+  dorajit_error* error = nullptr;
+  const dorajit_status status = call(&error);
+  return take(status, error);
+}
+
+// Expects that the call was refused, with a message that has both parts.
+void expect_refusal(const Outcome& outcome, const std::string& part, const std::string& other = "",
+                    dorajit_status status = DORAJIT_INVALID_ARGUMENT);
+
 Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, const Tensor& gain,
                 double scale, const Tensor& out);
 
@@ -87,6 +99,8 @@ Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, 
 struct SampleCompose {
   SampleCompose(std::int64_t num_rows, std::int64_t num_cols);
   Outcome run(dorajit_engine* engine);
+  // Expects that it succeeds with the plain results.
+  void expect_right(dorajit_engine* engine);
 
   std::int64_t rows;
   std::int64_t cols;
@@ -110,6 +124,9 @@ class CAbiTest : public testing::Test {
 
   // Sets a variable that the fixture restores; std::nullopt unsets it.
   static void set_variable(const std::string& name, const std::optional<std::string>& value);
+
+  // Compiles with the host's compiler, and tunes at the first call.
+  static void tune_at_first_use(const char* seconds = "0.1");
 
   // Creates an engine from the environment, or fails the test.
   EngineHandle make_engine(const dorajit_engine_options* options = nullptr);
