@@ -32,7 +32,7 @@ namespace {
 using namespace autotune::protocol;  // NOLINT(google-build-using-namespace): what this is about
 
 // Ends a test that hangs. On a machine that is busy otherwise a problem may take minutes.
-constexpr std::chrono::seconds kLongestWait{240};
+constexpr std::chrono::seconds kLongestWait{480};
 
 // A machine that is at leisure, whatever else the tests' machine does.
 class NoLoad final : public autotune::DeviceLoad {
