@@ -7,11 +7,12 @@ and 4096 tokens), in bf16, f16, f32, and bf16 with a gain in f32. Then what a mo
 launches in the recipes of `python -m dorajit.prewarm`, at ranks 16 and 64. Needs `dorajit` on the PATH, and for the
 second part the Python package, transformers and PEFT.
 
-    python3 list_problems.py [layers]
+    python3 list_problems.py [--layers] [--arch sm_90]
 
-With `layers` the last alone.
+With --layers the last alone. Which kernels a model launches depends on the architecture.
 """
 
+import argparse
 import itertools
 import json
 import pathlib
@@ -38,15 +39,19 @@ def lines_of(*command):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layers", action="store_true")
+    parser.add_argument("--arch", default="sm_90")
+    given = parser.parse_args()
     shapes = ",".join(f"{rows}x{cols}" for rows, cols in BENCHMARK_SHAPES + DEMO_SHAPES)
     problems = []
     with tempfile.TemporaryDirectory() as folder:
-        for types in TYPES if sys.argv[1:] != ["layers"] else ():
-            problems += lines_of("dorajit", "prewarm", "--list", "--arch", "sm_90", "--cache-dir", folder, "--shape",
+        for types in () if given.layers else TYPES:
+            problems += lines_of("dorajit", "prewarm", "--list", "--arch", given.arch, "--cache-dir", folder, "--shape",
                                  shapes, *types)
         pathlib.Path(folder, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
         for recipe, rank, dropout in itertools.product(RECIPES, ("16", "64"), ("0", "0.05")):
-            problems += lines_of(sys.executable, "-m", "dorajit.prewarm", "--list", "--arch", "sm_90", "--model", folder,
+            problems += lines_of(sys.executable, "-m", "dorajit.prewarm", "--list", "--arch", given.arch, "--model", folder,
                                  "--rank", rank, "--tokens", "4096", "--dropout", dropout, "--recipe", recipe)
     print("\n".join(dict.fromkeys(problems)))
 
