@@ -90,7 +90,7 @@ ConfigAnswer locked_answer(const cache::Pins& pins, LockedMiss on_miss,
     return miss(standard, std::format("it has no entry for this problem on {}", info.fingerprint),
                 "its default config is used");
   }
-  const ConfigAnswer locked{.config = pin->config, .origin = ConfigOrigin::kLocked};
+  ConfigAnswer locked{.config = pin->config, .origin = ConfigOrigin::kLocked};
   bool has_config = false;
   const std::string why = why_not_as_locked(*pin, problem, device, kernels, has_config);
   if (why.empty()) return locked;

@@ -36,7 +36,7 @@ TEST_F(AddedCommandLine, ShapeAndNamedOptionsSetTheSizes) {
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const auto problem = result.document()["problems"][0];
     EXPECT_THAT(problem,
-                Has({{"/problem", kProblem}, {"/rows_up_to", 8}, {"/inner", 12}, {"/cols", 45}}));
+                has({{"/problem", kProblem}, {"/rows_up_to", 8}, {"/inner", 12}, {"/cols", 45}}));
   }
 }
 

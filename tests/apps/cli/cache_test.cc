@@ -59,7 +59,7 @@ TEST_F(CliCacheFolder, SizeCountsEveryFileOnce) {
     ++files;
   }
   const auto size = sandbox_.json("cache size");
-  EXPECT_THAT(size, Has({{"/total/bytes", bytes},
+  EXPECT_THAT(size, has({{"/total/bytes", bytes},
                          {"/total/files", files},
                          {"/kernels/files", kernels().size()}}));
   EXPECT_GT(size["database"]["bytes"], 4096);
@@ -80,7 +80,7 @@ TEST_F(CliCacheFolder, PruneDeletesTheLeastRecentlyUsedKernels) {
   }
   const auto bytes = fs::file_size(newest);
   const auto pruned = sandbox_.json({"cache", "prune", "--max-bytes", std::to_string(bytes)});
-  EXPECT_THAT(pruned, Has({{"/kernels_deleted", all.size() - 1}, {"/bytes_left", bytes}}));
+  EXPECT_THAT(pruned, has({{"/kernels_deleted", all.size() - 1}, {"/bytes_left", bytes}}));
   EXPECT_EQ(kernels(), std::vector{newest});
   EXPECT_EQ(sandbox_.json("cache prune --max-bytes 1MiB")["kernels_deleted"], 0);
 }

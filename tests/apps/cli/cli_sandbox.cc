@@ -42,7 +42,7 @@ void PrintTo(const CliResult& result, std::ostream* stream) {
   *stream << "exit code " << result.exit_code << ", " << result.err << result.out;
 }
 
-MATCHER_P(HasFields, fields, "") {
+MATCHER_P(has_fields, fields, "") {
   for (const auto& [path, value] : fields.items()) {
     const nlohmann::json::json_pointer at(path);
     if (!arg.contains(at) || arg.at(at) != value) {
@@ -53,8 +53,8 @@ MATCHER_P(HasFields, fields, "") {
   return true;
 }
 
-testing::Matcher<const nlohmann::json&> Has(const nlohmann::json& fields) {
-  return HasFields(fields);
+testing::Matcher<const nlohmann::json&> has(const nlohmann::json& fields) {
+  return has_fields(fields);
 }
 
 Words with(Words words, const Words& more) {

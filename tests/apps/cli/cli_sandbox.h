@@ -37,12 +37,12 @@ struct CliResult {
 void PrintTo(const CliResult& result, std::ostream* stream);  // NOLINT: GoogleTest's name
 
 // A run that ended with the exit code and a message with this part.
-MATCHER_P2(Fails, exit_code, part, "") {
+MATCHER_P2(fails, exit_code, part, "") {
   return arg.exit_code == exit_code && arg.err.find(part) != std::string::npos;
 }
 
 // A document with these values: JSON pointers, and what each points to.
-testing::Matcher<const nlohmann::json&> Has(const nlohmann::json& fields);
+testing::Matcher<const nlohmann::json&> has(const nlohmann::json& fields);
 
 Words with(Words words, const Words& more);
 

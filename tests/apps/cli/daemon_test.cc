@@ -18,7 +18,7 @@ using testing::HasSubstr;
 TEST(CliDaemon, StatusWithoutADaemonSaysHowToStartOne) {
   const CliSandbox sandbox;
   const CliResult result = sandbox.run("daemon status");
-  EXPECT_THAT(result, Fails(1, "start one with `dorajit daemon start`"));
+  EXPECT_THAT(result, fails(1, "start one with `dorajit daemon start`"));
   EXPECT_EQ(result.out, "");
 }
 
@@ -45,15 +45,15 @@ TEST(CliDaemon, StartsInTheBackgroundOnce) {
   EXPECT_EQ(first["started"], true);
   const auto status = sandbox.json("daemon status");
   EXPECT_THAT(first,
-              Has({{"/pid", status["pid"]}, {"/log", sandbox.cache_dir() + "/dorajitd.log"}}));
+              has({{"/pid", status["pid"]}, {"/log", sandbox.cache_dir() + "/dorajitd.log"}}));
   const auto second = sandbox.json("daemon start");
-  EXPECT_THAT(second, Has({{"/started", false}, {"/pid", status["pid"]}}));
+  EXPECT_THAT(second, has({{"/started", false}, {"/pid", status["pid"]}}));
   sandbox.succeed("daemon stop");
 }
 
 TEST(CliDaemon, StartHandsOnOptions) {
   const CliSandbox sandbox;
-  EXPECT_THAT(sandbox.run("daemon start --duty 200"), Fails(2, "--duty"));
+  EXPECT_THAT(sandbox.run("daemon start --duty 200"), fails(2, "--duty"));
   EXPECT_EQ(sandbox.run("daemon status").exit_code, 1);
 }
 
@@ -63,7 +63,7 @@ TEST(CliDaemon, StopReturnsWhenItHasEnded) {
   const auto stopped = sandbox.json("daemon stop");
   EXPECT_EQ(stopped["ended"], true);
   EXPECT_FALSE(std::filesystem::exists(sandbox.file("dorajitd.sock")));
-  EXPECT_THAT(sandbox.run("daemon stop"), Fails(1, "no daemon listens"));
+  EXPECT_THAT(sandbox.run("daemon stop"), fails(1, "no daemon listens"));
 }
 
 TEST(CliDaemon, DrainWaitsForTheEnd) {
@@ -91,7 +91,7 @@ TEST(CliDaemon, StartFindsADaemonWhoseSocketWasDeleted) {
   const auto first = sandbox.json("daemon start");
   ASSERT_TRUE(std::filesystem::remove(sandbox.file("dorajitd.sock")));
   const auto again = sandbox.json("daemon start");
-  EXPECT_THAT(again, Has({{"/started", false}, {"/pid", first["pid"]}}));
+  EXPECT_THAT(again, has({{"/started", false}, {"/pid", first["pid"]}}));
   sandbox.succeed("daemon stop");
 }
 
@@ -143,7 +143,7 @@ TEST(CliDaemon, DaemonOfAnotherFolderIsRefused) {
   CliSandbox sandbox;
   ASSERT_EQ(sandbox.start_daemon().exit_code, 0);
   EXPECT_THAT(sandbox.run({"--cache-dir", sandbox.file("other"), "daemon", "status"}),
-              Fails(1, "stores its winners in " + sandbox.cache_dir()));
+              fails(1, "stores its winners in " + sandbox.cache_dir()));
   sandbox.succeed("daemon drain");
 }
 

@@ -126,7 +126,7 @@ void expect_killed(const CliResult& result, bool /*is_kept*/, bool may_end_befor
 // Its winner was tuned, also where the exit code tells that it is not kept.
 void expect_served(const CliResult& result, bool is_kept, bool /*may_end_before*/) {
   if (!is_kept || result.exit_code != 0) {
-    EXPECT_THAT(result, Fails(kFailed, "the winners are not kept: "));
+    EXPECT_THAT(result, fails(kFailed, "the winners are not kept: "));
   }
   EXPECT_EQ(result.document()["problems"][0]["source"], "tuned");
   if (!is_kept) EXPECT_THAT(result.err, HasSubstr("tuning results stay in memory"));
@@ -160,14 +160,14 @@ TEST_F(DiskTrouble, OnANetworkFileSystemTheDatabaseStaysLocal) {
   EXPECT_EQ(fs::status(fs::path(location).parent_path()).permissions(), fs::perms::owner_all);
   const CliResult second = sandbox_.run(tune("8x512"));
   EXPECT_THAT(second.document(),
-              Has({{"/problems/0/source", "user database"}, {"/statistics/compilations", 0}}));
+              has({{"/problems/0/source", "user database"}, {"/statistics/compilations", 0}}));
 
   // Where somebody else may write, nothing is read.
   fs::permissions(fs::path(location).parent_path(), fs::perms::all);
   const CliResult third = sandbox_.run(tune("8x512"));
   EXPECT_EQ(third.exit_code, kFailed) << third.err;
   EXPECT_THAT(third.document(),
-              Has({{"/problems/0/source", "tuned"}, {"/database/location", "memory"}}));
+              has({{"/problems/0/source", "tuned"}, {"/database/location", "memory"}}));
   EXPECT_THAT(third.err, HasSubstr("only this user can write"));
   fs::remove_all(fs::path(location).parent_path());
 }

@@ -28,7 +28,7 @@ nlohmann::json finding(const nlohmann::json& findings, const std::string& subjec
 TEST(CliDoctor, DevicesAreListedAndTheCpuIsLast) {
   const auto document = CliSandbox().json("doctor");
   const auto& cpu = document["devices"].back();
-  EXPECT_THAT(cpu, Has({{"/id", "cpu"}, {"/condition", "ok"}}));
+  EXPECT_THAT(cpu, has({{"/id", "cpu"}, {"/condition", "ok"}}));
   EXPECT_GE(cpu["processors"], 1);
   EXPECT_GT(cpu["memory_bytes"], 0);
   EXPECT_THAT(cpu["fingerprint"], testing::StartsWith("cpu/"));

@@ -34,7 +34,7 @@ class CliFreeze : public testing::Test {
 };
 
 TEST_F(CliFreeze, WithoutProblemsTheWinnersAreFrozen) {
-  EXPECT_THAT(sandbox_.run("freeze --device cpu"), Fails(2, "no winner for cpu/"));
+  EXPECT_THAT(sandbox_.run("freeze --device cpu"), fails(2, "no winner for cpu/"));
   sandbox_.succeed("tune --shape 4x64,4x96 --type f32 --device cpu");
   const auto winners = sandbox_.json("show")["winners"];
   const auto frozen = sandbox_.json({"freeze", "--device", "cpu", "--out", file("a.lock")});
@@ -84,7 +84,7 @@ TEST_F(CliFreeze, ComparesTheFilesOfRanks) {
   EXPECT_EQ(document["same"], false);
   ASSERT_EQ(document["mismatches"].size(), 2U);
   EXPECT_EQ(document["mismatches"][0]["fields"].size(), 2U);
-  EXPECT_THAT(document, Has({{"/mismatches/0/fields/0/field", "compiler"},
+  EXPECT_THAT(document, has({{"/mismatches/0/fields/0/field", "compiler"},
                              {"/mismatches/1/missing_in", file("2.lock")}}));
 }
 
@@ -113,7 +113,7 @@ TEST_F(CliFreeze, ConfigThatCannotRunIsADifference) {
   larger[0].config.set(kernels::kWarps, static_cast<int>(std::thread::hardware_concurrency()) + 1);
   std::ofstream(file("b.lock")) << cache::to_pin_text(larger);
   const CliResult checked = sandbox_.run({"freeze", "--check", file("b.lock"), "--device", "cpu"});
-  EXPECT_THAT(checked, Fails(1, larger[0].problem + ": its config "));
+  EXPECT_THAT(checked, fails(1, larger[0].problem + ": its config "));
   EXPECT_THAT(checked.err, HasSubstr("workers are more than the"));
   EXPECT_THAT(checked.out, HasSubstr("not in this machine"));
 }
@@ -145,7 +145,7 @@ TEST_F(CliFreeze, ExplainShowsTheLockFilesAnswer) {
   EXPECT_THAT(sandbox_.run(explain("4x64")).out, HasSubstr("lock file        -> " + config + "\n"));
   const auto held = sandbox_.json(explain("4x64"))["problems"][0];
   EXPECT_THAT(held,
-              Has({{"/source", "locked"}, {"/config", config}, {"/tuned_by_first_call", false}}));
+              has({{"/source", "locked"}, {"/config", config}, {"/tuned_by_first_call", false}}));
   EXPECT_TRUE(held["lock_miss"].is_null());
   EXPECT_THAT(sandbox_.run(explain("4x96")).out,
               HasSubstr(", as the lock file has nothing that can run\n"));
@@ -158,7 +158,7 @@ TEST_F(CliFreeze, ExplainShowsTheLockFilesAnswer) {
 TEST_F(CliFreeze, InvalidOptionsAreRefused) {
   EXPECT_EQ(sandbox_.run({"freeze", "--compare", file("none")}).exit_code, 2);
   const CliResult none = sandbox_.run({"freeze", "--compare", file("none"), file("none")});
-  EXPECT_THAT(none, Fails(1, "cannot use the lock file " + file("none")));
+  EXPECT_THAT(none, fails(1, "cannot use the lock file " + file("none")));
   EXPECT_EQ(sandbox_.run("freeze --check x --out y").exit_code, 2);
   EXPECT_EQ(sandbox_.run("freeze --shape 4x64 --device cpu --json").exit_code, 2);
   // The program itself is never held to a lock.

@@ -208,7 +208,7 @@ TEST_F(Interruption, BarsAreDrawnOnTerminalsOnly) {
   };
   for (const auto& [words, activity] : runs) {
     const CliResult shown = sandbox_.run_on_terminal(words);
-    EXPECT_THAT(shown, Fails(0, "[########"));
+    EXPECT_THAT(shown, fails(0, "[########"));
     EXPECT_THAT(shown.err, HasSubstr(activity)) << words.front();
     EXPECT_THAT(shown.err, HasSubstr("\r\033[K")) << words.front();
     const CliResult piped = sandbox_.run(words);

@@ -34,7 +34,7 @@ TEST_F(CliLostOutput, FullDeviceFailsEveryCommandThatPrints) {
                               "freeze --shape 8x512 --device cpu", "cache path", "import --rebuild",
                               "cache size", "prewarm --list --shape 8x512 --arch native-cpu"}) {
     EXPECT_THAT(run(">/dev/full", command),
-                Fails(kFailed,
+                fails(kFailed,
                       "dorajit: error: cannot write to standard output: No space left on "
                       "device"))
         << command;
@@ -44,7 +44,7 @@ TEST_F(CliLostOutput, FullDeviceFailsEveryCommandThatPrints) {
 TEST_F(CliLostOutput, ClosedOutputFails) {
   for (const char* command : {"show", "--version"}) {
     EXPECT_THAT(run(">&-", {command}),
-                Fails(kFailed, "cannot write to standard output: Bad file descriptor"))
+                fails(kFailed, "cannot write to standard output: Bad file descriptor"))
         << command;
   }
 }
@@ -74,7 +74,7 @@ TEST_F(CliLostOutput, EarlierFailureKeepsItsExitCode) {
 
 TEST_F(CliLostOutput, ControlCharactersOfNamesAreEscaped) {
   const CliResult result = sandbox_.run({"import", "no\x1b[31m.jsonl"});
-  EXPECT_THAT(result, Fails(kFailed, "no\\u001b[31m.jsonl"));
+  EXPECT_THAT(result, fails(kFailed, "no\\u001b[31m.jsonl"));
   EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
 }
 
@@ -100,7 +100,7 @@ TEST(CliProgressBar, ControlCharactersOfNamesAreEscaped) {
   const std::string file =
       sandbox.write("no\x1b[31m.jsonl", cache::to_lines(cache::sample_trials(1, 2)).lines);
   const CliResult result = sandbox.run_on_terminal({"import", file});
-  EXPECT_THAT(result, Fails(0, "reading " + sandbox.file("no\\u001b[3")));
+  EXPECT_THAT(result, fails(0, "reading " + sandbox.file("no\\u001b[3")));
   EXPECT_EQ(result.err.find("\x1b[31m"), std::string::npos);
 }
 

@@ -46,7 +46,7 @@ TEST_F(CliOwnKernel, CpuIsRefused) {
   tune_another_problem();
   for (const auto& command : commands) {
     const CliResult refused = run(command);
-    EXPECT_THAT(refused, Fails(1, "swiglu: there is no kernel for the CPU")) << command[0];
+    EXPECT_THAT(refused, fails(1, "swiglu: there is no kernel for the CPU")) << command[0];
     EXPECT_THAT(refused.err, testing::Not(HasSubstr("could not be tuned"))) << command[0];
     EXPECT_THAT(refused.out, IsEmpty()) << command[0];
   }

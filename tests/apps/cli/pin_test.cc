@@ -70,7 +70,7 @@ TEST_F(CliPin, LaterPinReplacesTheEarlierOne) {
   ASSERT_EQ(run("pin", {"--config", "b128-w1-r1-v1-u1-c0"}).exit_code, 0);
   const auto shown = sandbox_.json("show")["pins"];
   ASSERT_EQ(shown.size(), 1U);
-  EXPECT_THAT(shown, Has({{"/0/problem", kProblem}, {"/0/config", "b128-w1-r1-v1-u1-c0"}}));
+  EXPECT_THAT(shown, has({{"/0/problem", kProblem}, {"/0/config", "b128-w1-r1-v1-u1-c0"}}));
   EXPECT_THAT(sandbox_.run("show").out, HasSubstr("b128-w1-r1-v1-u1-c0"));
   // The pins are a lock file, with which a machine can be compared.
   sandbox_.succeed({"freeze", "--check", pins(), "--device", "cpu"});
@@ -81,7 +81,7 @@ TEST_F(CliPin, ConfigThatCannotRunIsRefused) {
       {"fast", "--config fast is not a config"},
       {"b64-w4096-r1-v1-u1-c0", "4096 workers are more than the"}};
   for (const auto& [config, message] : cases) {
-    EXPECT_THAT(run("pin", {"--config", config}), Fails(kUsage, message)) << config;
+    EXPECT_THAT(run("pin", {"--config", config}), fails(kUsage, message)) << config;
   }
   sandbox_.set("DORAJIT_CXX", "none");
   EXPECT_EQ(run("pin", {"--config", kConfig}).exit_code, 3);
@@ -96,7 +96,7 @@ TEST_F(CliPin, PinThatHasBecomeInvalidIsNotUsed) {
   std::ofstream(pins()) << cache::to_pin_text(*entries);
   const CliResult explained = run("explain", {"--json"});
   const auto found = explained.document()["problems"][0];
-  EXPECT_THAT(found, Has({{"/source", "default"},
+  EXPECT_THAT(found, has({{"/source", "default"},
                           {"/sources/0/source", "pinned"},
                           {"/sources/0/answers", false}}));
   EXPECT_THAT(explained.err, HasSubstr("is not used: its config"));
@@ -110,13 +110,13 @@ TEST_F(CliPin, DamagedPinsAreReportedAndIgnored) {
   EXPECT_EQ(explained.document()["problems"][0]["source"], "default");
   EXPECT_THAT(explained.err, HasSubstr("cannot use the pinned configs in " + pins()));
   for (const std::string command : {"--remove", "--config=b64-w1-r1-v1-u1-c0"}) {
-    EXPECT_THAT(run("pin", {command}), Fails(kFailed, "delete the file"));
+    EXPECT_THAT(run("pin", {command}), fails(kFailed, "delete the file"));
   }
 }
 
 TEST_F(CliPin, UnwritableFolderFails) {
   sandbox_.set("DORAJIT_CACHE_DIR", "/dev/null/cache");
-  EXPECT_THAT(run("pin", {"--config", kConfig}), Fails(kFailed, "set DORAJIT_CACHE_DIR"));
+  EXPECT_THAT(run("pin", {"--config", kConfig}), fails(kFailed, "set DORAJIT_CACHE_DIR"));
 }
 
 TEST_F(CliPin, ForgottenProblemIsTunedAnewAndOthersStay) {
@@ -125,7 +125,7 @@ TEST_F(CliPin, ForgottenProblemIsTunedAnewAndOthersStay) {
   ASSERT_EQ(forgotten.exit_code, 0) << forgotten.err;
   const auto rows = forgotten.document()["forgotten"];
   ASSERT_EQ(rows.size(), 1U);
-  EXPECT_THAT(rows, Has({{"/0/problem", kProblem}, {"/0/winners", 1}}));
+  EXPECT_THAT(rows, has({{"/0/problem", kProblem}, {"/0/winners", 1}}));
   EXPECT_GT(rows[0]["trials"], 1);
   const auto winners = sandbox_.json("show")["winners"];
   ASSERT_EQ(winners.size(), 1U);

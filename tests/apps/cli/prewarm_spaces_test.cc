@@ -34,7 +34,7 @@ TEST(CliPrewarmSpaces, EveryConfigOfAnOwnKernelIsCompiled) {
     GTEST_SKIP() << first.document()["error"]["message"].get<std::string>();
   }
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.document(), Has({{"/summary/artifacts", 3 + 1}, {"/summary/compiled", 3 + 1}}));
+  EXPECT_THAT(first.document(), has({{"/summary/artifacts", 3 + 1}, {"/summary/compiled", 3 + 1}}));
   EXPECT_EQ(sandbox.json(arguments)["summary"]["compiled"], 0);
 }
 
@@ -71,7 +71,7 @@ TEST(CliPrewarmSpaces, OwnKernelNeedsAProblemAndAGpuArchitecture) {
   const CliSandbox sandbox;
   const std::string file = scale_kernel(sandbox);
   EXPECT_THAT(sandbox.run({"prewarm", "--arch", "sm_90", "--kernel", file}),
-              Fails(kUsage, "needs a problem: --with n=SIZE"));
+              fails(kUsage, "needs a problem: --with n=SIZE"));
   const CliResult on_cpu =
       sandbox.run({"prewarm", "--arch", "native-cpu", "--kernel", file, "--with", "n=64"});
   EXPECT_NE(on_cpu.exit_code, 0);
@@ -90,13 +90,13 @@ TEST(CliPrewarmSpaces, CudaArchitecturesNeedNoGpuAndDoNotSpill) {
   ASSERT_EQ(first.exit_code, 0) << first.err;
   const auto summary = first.document()["summary"];
   EXPECT_THAT(summary,
-              Has({{"/compiled", summary["artifacts"]}, {"/failed", 0}, {"/spilling", 0}}));
+              has({{"/compiled", summary["artifacts"]}, {"/failed", 0}, {"/spilling", 0}}));
   for (const auto& artifact : first.document()["artifacts"]) {
     EXPECT_EQ(artifact["form"], "cubin");
     EXPECT_GT(artifact["registers"], 0) << artifact;
   }
   const auto again = sandbox.json(arguments)["summary"];
-  EXPECT_THAT(again, Has({{"/compiled", 0}, {"/from_cache", summary["artifacts"]}}));
+  EXPECT_THAT(again, has({{"/compiled", 0}, {"/from_cache", summary["artifacts"]}}));
 }
 
 TEST(CliPrewarmSpaces, ArchitectureThatNvrtcHasDroppedIsUnavailable) {
@@ -108,13 +108,13 @@ TEST(CliPrewarmSpaces, WithoutNvrtcSaysWhatToInstall) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_NVRTC", "/nowhere");
   EXPECT_THAT(sandbox.run("prewarm --arch sm_90 --op compose"),
-              Fails(kUnavailable, "pip install nvidia-cuda-nvrtc"));
+              fails(kUnavailable, "pip install nvidia-cuda-nvrtc"));
 }
 
 TEST(CliPrewarmSpaces, SpaceOfTheCpu) {
   const CliSandbox sandbox;
   const auto result = sandbox.json(kSpace);
-  const auto summary = result["summary"];
+  const auto& summary = result["summary"];
   EXPECT_GT(summary["compiled"], 0);
   EXPECT_EQ(summary["compiled"], summary["artifacts"]);
 
@@ -128,7 +128,7 @@ TEST(CliPrewarmSpaces, KernelsThatAreNotKeptFail) {
     const Words compile = with(one, "--jobs 1 --json");
     sandbox.set("DORAJIT_CACHE_MAX_BYTES", "100");
     const CliResult small = sandbox.run(compile);
-    EXPECT_THAT(small, Fails(kFailed, "set DORAJIT_CACHE_MAX_BYTES to more"));
+    EXPECT_THAT(small, fails(kFailed, "set DORAJIT_CACHE_MAX_BYTES to more"));
     const auto summary = small.document()["summary"];
     ASSERT_GT(summary["artifacts"], 1);
     EXPECT_EQ(summary["not_kept"], summary["artifacts"].get<int>() - 1) << "the newest stays";
@@ -137,13 +137,13 @@ TEST(CliPrewarmSpaces, KernelsThatAreNotKeptFail) {
     sandbox.set("DORAJIT_CACHE_MAX_BYTES", "");
     sandbox.bring_disk_trouble("full", sandbox.cache_dir(), 1);
     const CliResult full = sandbox.run(compile);
-    EXPECT_THAT(full, Fails(kFailed, "free some space there"));
+    EXPECT_THAT(full, fails(kFailed, "free some space there"));
     EXPECT_GT(full.document()["summary"]["not_kept"], 0);
 
     sandbox.bring_disk_trouble("");
     sandbox.succeed(compile);
     EXPECT_THAT(sandbox.run(with(compile, "--cache-dir /dev/null/cache")),
-                Fails(kFailed, "there is no cache folder to keep the kernels in"));
+                fails(kFailed, "there is no cache folder to keep the kernels in"));
   }
 }
 
@@ -170,7 +170,7 @@ TEST(CliPrewarmSpaces, ResourcesAndAlignmentsAreListed) {
       sandbox.json(with(command, "--space comprehensive --configs 9"))["summary"]["artifacts"],
       slim["summary"]["artifacts"]);
   EXPECT_EQ(sandbox.json(with(command, "--configs 1"))["summary"]["artifacts"], 1);
-  EXPECT_THAT(sandbox.run(with(command, "--list")), Fails(2, "prewarm --list needs problems"));
+  EXPECT_THAT(sandbox.run(with(command, "--list")), fails(2, "prewarm --list needs problems"));
 }
 
 TEST(CliPrewarmSpaces, AllAlignmentsAddUnalignedProblems) {

@@ -37,14 +37,14 @@ TEST(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
   const CliSandbox sandbox;
   const Words prewarm = "prewarm --arch native-cpu --shape 8x512,2x64 --op compose --type f32";
   const auto first = sandbox.json(prewarm);
-  const auto summary = first["summary"];
+  const auto& summary = first["summary"];
   EXPECT_GT(summary["compiled"], 1);
   EXPECT_EQ(summary["compiled"], summary["artifacts"]);
   EXPECT_EQ(summary["tuned"], 0) << "the CPU that builds an image need not be the one that runs it";
-  EXPECT_THAT(first, Has({{"/targets/0/arch", "native-cpu"}, {"/targets/0/problems", 2}}));
+  EXPECT_THAT(first, has({{"/targets/0/arch", "native-cpu"}, {"/targets/0/problems", 2}}));
 
   const auto again = sandbox.json(prewarm)["summary"];
-  EXPECT_THAT(again, Has({{"/compiled", 0}, {"/from_cache", summary["artifacts"]}}));
+  EXPECT_THAT(again, has({{"/compiled", 0}, {"/from_cache", summary["artifacts"]}}));
 
   // An engine that runs the default, and one that tunes.
   Settings settings;
@@ -57,7 +57,7 @@ TEST(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
   EXPECT_EQ(parts.engine->statistics().compilations, 0);
   EXPECT_EQ(parts.engine->statistics().artifact_hits, 1);
   const auto tuned = sandbox.json("tune --shape 2x64 --type f32 --device cpu");
-  EXPECT_THAT(tuned, Has({{"/statistics/compilations", 0}, {"/problems/0/source", "tuned"}}));
+  EXPECT_THAT(tuned, has({{"/statistics/compilations", 0}, {"/problems/0/source", "tuned"}}));
 }
 
 TEST(CliPrewarm, NamedDeviceIsTuned) {
@@ -65,11 +65,11 @@ TEST(CliPrewarm, NamedDeviceIsTuned) {
   const Words prewarm = "prewarm --device cpu --shape 2x64 --op compose --type f32 --seconds 0.2";
   const auto first = sandbox.json(prewarm);
   ASSERT_EQ(first["tuned"].size(), 1);
-  EXPECT_THAT(first, Has({{"/tuned/0/source", "tuned"},
+  EXPECT_THAT(first, has({{"/tuned/0/source", "tuned"},
                           {"/tuned/0/problem", "compose/f32,f32,f32,f32/v1/c64/r1"}}));
   EXPECT_GT(first["statistics"]["trials"], 1);
   const auto again = sandbox.json(prewarm);
-  EXPECT_THAT(again, Has({{"/statistics/compilations", 0},
+  EXPECT_THAT(again, has({{"/statistics/compilations", 0},
                           {"/statistics/trials", 0},
                           {"/tuned/0/source", "user database"}}));
 
@@ -96,7 +96,7 @@ TEST(CliPrewarm, WinnersThatAreNotKeptFail) {
   EXPECT_THAT(
       sandbox.run(
           "prewarm --device cpu --shape 2x64 --op compose --type f32 --configs 2 --seconds 0.1"),
-      Fails(kFailed, "the winners are not kept: "));
+      fails(kFailed, "the winners are not kept: "));
 }
 
 TEST(CliPrewarm, NonexistentArchitectureIsRefusedWithoutNvrtc) {
@@ -106,7 +106,7 @@ TEST(CliPrewarm, NonexistentArchitectureIsRefusedWithoutNvrtc) {
        {"prewarm --arch sm_42 --shape 2x64", "prewarm --arch native-cpu,sm_42 --shape 2x64 --list",
         "prewarm --arch sm_42 --op compose"}) {
     EXPECT_THAT(sandbox.run(command),
-                Fails(kUsage, "--arch sm_42: there is no such architecture; examples"))
+                fails(kUsage, "--arch sm_42: there is no such architecture; examples"))
         << command;
   }
 }
@@ -154,9 +154,9 @@ TEST_F(CliPrewarmCuda, ArchitectureThatNvrtcDoesNotSupportIsRefused) {
   const CliResult dropped = sandbox_.run("prewarm --arch sm_20 --shape 2x64");
   EXPECT_EQ(dropped.exit_code, kUnavailable);
   EXPECT_THAT(sandbox_.run("prewarm --arch sm_42 --shape 2x64"),
-              Fails(kUsage, "--arch sm_42: there is no such architecture; NVRTC "));
+              fails(kUsage, "--arch sm_42: there is no such architecture; NVRTC "));
   EXPECT_THAT(sandbox_.run("prewarm --arch sm_81 --shape 2x64"),
-              Fails(kUsage, "--arch sm_81: there is no such architecture; NVRTC "));
+              fails(kUsage, "--arch sm_81: there is no such architecture; NVRTC "));
 }
 
 TEST_F(CliPrewarmCuda, ProcessOnSuchAGpuCompilesNothing) {

@@ -72,19 +72,18 @@ TEST_F(CliReport, WithoutTrialsSaysHowToMeasureSome) {
 TEST_F(CliReport, WinnersOfTheDatabaseAreShown) {
   sandbox_.set("DORAJIT_TUNE_SECONDS", "0.02");
   sandbox_.succeed("tune --shape 8x512 --device cpu");
-  const auto result = sandbox_.json({"report", "--html", page_path()});
+  const auto document = sandbox_.json({"report", "--html", page_path()});
   const auto shown = sandbox_.json("show --trials");
-  const auto document = result;
   ASSERT_EQ(document["devices"].size(), 1);
   const auto& device = document["devices"][0];
-  EXPECT_THAT(device, Has({{"/fingerprint", shown["winners"][0]["device"]},
+  EXPECT_THAT(device, has({{"/fingerprint", shown["winners"][0]["device"]},
                            {"/trials", shown["database"]["trials"]}}));
   ASSERT_EQ(device["problems"].size(), 1);
   const auto& problem = device["problems"][0];
   auto winner = shown["winners"][0];
   winner["age_s"] = problem["age_s"];
   EXPECT_EQ(problem, winner);
-  EXPECT_THAT(problem, Has({{"/sizes", nlohmann::json({{"rows", 8}, {"cols", 512}})},
+  EXPECT_THAT(problem, has({{"/sizes", nlohmann::json({{"rows", 8}, {"cols", 512}})},
                             {"/source", "user database"},
                             {"/for_these_kernels", true}}));
   // bf16, bf16 and bf16 of 8 x 512, and a gain of 512 in f32.
@@ -117,7 +116,7 @@ TEST_F(CliReport, ShippedDataFitOneSmallPage) {
     const auto key = problem["problem"].get<std::string>();
     operations.insert(key.substr(0, key.find('/')));
   }
-  EXPECT_THAT(device, Has({{"/defaults_kept", kept}, {"/peak_of", "H200"}}));
+  EXPECT_THAT(device, has({{"/defaults_kept", kept}, {"/peak_of", "H200"}}));
   EXPECT_EQ(operations, keys.operations);
   EXPECT_THAT(page, HasSubstr("The winner may not have the best median"));
   EXPECT_THAT(page, Not(HasSubstr("http:")));
@@ -181,15 +180,15 @@ TEST_F(CliReport, TextOfFilesIsEscaped) {
   EXPECT_EQ(shown["devices"][0]["fingerprint"], kHostileDevice);
   const auto problem = shown["devices"][0]["problems"][0];
   EXPECT_THAT(problem,
-              Has({{"/source", "<img src=x>{{document}}.jsonl"}, {"/speedup_over_default", 2}}));
+              has({{"/source", "<img src=x>{{document}}.jsonl"}, {"/speedup_over_default", 2}}));
 }
 
 TEST_F(CliReport, MissingOptionIsNamed) {
-  EXPECT_THAT(sandbox_.run("report"), Fails(kUsage, "--html FILE"));
+  EXPECT_THAT(sandbox_.run("report"), fails(kUsage, "--html FILE"));
 
   const std::string nowhere = sandbox_.file("no/such/folder/x.html");
   EXPECT_THAT(sandbox_.run({"report", "--html", nowhere, "--from", kH200}),
-              Fails(kFailed, nowhere + ": No such file or directory"));
+              fails(kFailed, nowhere + ": No such file or directory"));
 
   std::ofstream(page_path()) << "what was there";
   const CliResult unread =

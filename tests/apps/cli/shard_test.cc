@@ -82,14 +82,14 @@ TEST(CliShard, SplitsListedShapesToo) {
       sandbox.run("tune --shape 4x64,4x96 --shard 3/3 --type f32 --device cpu --json");
   EXPECT_EQ(result.exit_code, 0) << "a part may be empty: " << result.err;
   EXPECT_THAT(result.document()["problems"], IsEmpty());
-  EXPECT_THAT(result.document(), Has({{"/shard/index", 3}, {"/shard/problems_in_all", 2}}));
+  EXPECT_THAT(result.document(), has({{"/shard/index", 3}, {"/shard/problems_in_all", 2}}));
 }
 
 TEST(CliShard, InvalidPartsAreRefused) {
   const CliSandbox sandbox;
   for (const char* shard : {"0/3", "4/3", "x", "1", "1/", "/3", "-1/3", "1/3x", "1/99999999999"}) {
     EXPECT_THAT(sandbox.run({"tune", "--shape", "4x64", "--device", "cpu", "--shard", shard}),
-                Fails(2, std::string("--shard ") + shard + " is not of the form I/N"))
+                fails(2, std::string("--shard ") + shard + " is not of the form I/N"))
         << shard;
   }
 }

@@ -84,7 +84,7 @@ TEST_F(CliShippedData, OtherKernelsAndDevicesAreLeftOut) {
   write_trials(file("a.jsonl"), 1);
   EXPECT_THAT(
       sandbox_.run({"export", "--ship", "--out", file("x.jsonl"), "--from", file("a.jsonl")}),
-      Fails(1, "there is nothing to ship: 12 trials of other kernels"));
+      fails(1, "there is nothing to ship: 12 trials of other kernels"));
   EXPECT_FALSE(fs::exists(file("x.jsonl")));
   const auto some = sandbox_.json({"export", "--ship", "--out", file("x.jsonl"), "--from",
                                    file("a.jsonl"), "--from", kShipped});
@@ -99,7 +99,7 @@ TEST_F(CliShippedData, UnwritablePathIsReported) {
   write_trials(file("a.jsonl"), 1);
   const CliResult missing =
       sandbox_.run({"export", "--out", file("none/x.db"), "--from", file("a.jsonl")});
-  EXPECT_THAT(missing, Fails(1, "none/x.db"));
+  EXPECT_THAT(missing, fails(1, "none/x.db"));
   EXPECT_THAT(missing.err, HasSubstr("No such file or directory"));
 }
 

@@ -43,14 +43,14 @@ TEST_F(CliTrials, ImportOfAnExportGivesTheSameTrialsAndWinners) {
   EXPECT_EQ(lines_in(read_file(path)), trials + 2) << "with the header and the closing line";
 
   const auto imported = there_.json({"import", path});
-  EXPECT_THAT(imported, Has({{"/added", trials}, {"/winners_changed", 1}}));
+  EXPECT_THAT(imported, has({{"/added", trials}, {"/winners_changed", 1}}));
   ASSERT_EQ(winners(there_).size(), 1);
   // Derived there from the trials, it is the one that the tuning found.
   EXPECT_EQ(winners(there_)[0], winners(here_)[0]);
   EXPECT_EQ(exported(there_), read_file(path));
 
   const auto again = there_.json({"import", path});
-  EXPECT_THAT(again, Has({{"/added", 0}, {"/known", trials}, {"/winners_changed", 0}}));
+  EXPECT_THAT(again, has({{"/added", 0}, {"/known", trials}, {"/winners_changed", 0}}));
 }
 
 TEST_F(CliTrials, HostIsExportedAsAHash) {
@@ -77,12 +77,12 @@ TEST_F(CliTrials, ExportFiltersByDevice) {
 }
 
 TEST_F(CliTrials, ExportWithJsonNeedsOut) {
-  EXPECT_THAT(here_.run("export --json"), Fails(kUsage, "needs --out FILE"));
+  EXPECT_THAT(here_.run("export --json"), fails(kUsage, "needs --out FILE"));
 }
 
 TEST_F(CliTrials, ExportReportsUnwritablePaths) {
   EXPECT_THAT(here_.run({"export", "--out", file("no/such/folder/x.jsonl")}),
-              Fails(kFailed, "no/such/folder/x.jsonl: No such file or directory"));
+              fails(kFailed, "no/such/folder/x.jsonl: No such file or directory"));
 }
 
 TEST_F(CliTrials, ExportMergesFilesInAnyOrder) {
@@ -114,7 +114,7 @@ TEST_F(CliTrials, BadLinesAreNamedAndSkipped) {
   here_.write("bad.jsonl", text);
   const CliResult imported = there_.succeed({"import", file("bad.jsonl"), "--json"});
   EXPECT_THAT(imported.err, HasSubstr("bad.jsonl:2: skipped: it is not a JSON object"));
-  EXPECT_THAT(imported.document(), Has({{"/added", lines_in(text) - 3}, {"/files/0/bad", 1}}));
+  EXPECT_THAT(imported.document(), has({{"/added", lines_in(text) - 3}, {"/files/0/bad", 1}}));
 
   const CliResult verified = here_.run({"doctor", file("bad.jsonl")});
   EXPECT_EQ(verified.exit_code, kFailed);
@@ -133,11 +133,11 @@ TEST_F(CliTrials, TruncatedFileIsRefusedWithoutPartial) {
                                        {"report", "--json", "--from", cut}};
   for (Words command : commands) {
     const CliResult refused = there_.run(command);
-    EXPECT_THAT(refused, Fails(kFailed, "cut.jsonl is damaged: it has no closing line"))
+    EXPECT_THAT(refused, fails(kFailed, "cut.jsonl is damaged: it has no closing line"))
         << command[0];
     EXPECT_THAT(refused.err, HasSubstr("--partial"));
     command.emplace_back("--partial");
-    EXPECT_THAT(there_.run(command), Fails(0, "cut.jsonl: it has no closing line"));
+    EXPECT_THAT(there_.run(command), fails(0, "cut.jsonl: it has no closing line"));
   }
   EXPECT_FALSE(std::filesystem::exists(file("cut.jsonl.tmp")));
   here_.succeed({"doctor", file("whole.jsonl")});
@@ -154,7 +154,7 @@ TEST_F(CliTrials, ExportWritesThroughLinksAndIntoPipes) {
   EXPECT_TRUE(std::filesystem::is_symlink(file("link.jsonl")));
   EXPECT_EQ(read_file(file("target.jsonl")), exported(here_));
   const CliResult full = here_.run("export --out /dev/full");
-  EXPECT_THAT(full, Fails(kFailed, "cannot write /dev/full: No space left on device"));
+  EXPECT_THAT(full, fails(kFailed, "cannot write /dev/full: No space left on device"));
   EXPECT_THAT(full.err, testing::Not(HasSubstr("DORAJIT_CACHE_DIR")));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
@@ -164,7 +164,7 @@ TEST_F(CliTrials, FilesOfOtherFormatsAreRefused) {
   for (const std::string& path : {file("other.txt"), file("missing.jsonl"), here_.folder()}) {
     for (const char* command : {"import", "doctor"}) {
       const CliResult result = there_.run({command, path});
-      EXPECT_THAT(result, Fails(kFailed, path)) << path;
+      EXPECT_THAT(result, fails(kFailed, path)) << path;
       EXPECT_THAT(result.out, IsEmpty());
     }
   }
@@ -190,18 +190,18 @@ TEST_F(CliTrials, RebuildFindsTheSameWinners) {
   const auto rebuilt = here_.json("import --rebuild");
   EXPECT_EQ(rebuilt["winners"], 1);
   EXPECT_THAT(winners(here_),
-              Has({{"/0/config", before[0]["config"]}, {"/0/median_ns", before[0]["median_ns"]}}));
+              has({{"/0/config", before[0]["config"]}, {"/0/median_ns", before[0]["median_ns"]}}));
 }
 
 TEST(CliImport, UnwritableDatabaseFails) {
   const CliSandbox sandbox;
   EXPECT_THAT(sandbox.run("import --rebuild --cache-dir /dev/null/cache"),
-              Fails(kFailed, "cannot be written"));
+              fails(kFailed, "cannot be written"));
   sandbox.write("x.jsonl",
                 "{\"format\":\"dorajit-trials\",\"version\":1}\n"
                 "{\"end\":\"dorajit-trials\",\"trials\":0}\n");
   EXPECT_THAT(sandbox.run({"import", sandbox.file("x.jsonl"), "--cache-dir", "/dev/null/cache"}),
-              Fails(kFailed, "nothing was imported"));
+              fails(kFailed, "nothing was imported"));
 }
 
 }  // namespace

@@ -24,17 +24,17 @@ TEST(CliTune, WinnerIsShown) {
   const CliSandbox sandbox;
   const auto tuned = sandbox.json(kTune);
   const auto problem = tuned["problems"][0];
-  EXPECT_THAT(problem, Has({{"/problem", kProblem}, {"/source", "tuned"}}));
+  EXPECT_THAT(problem, has({{"/problem", kProblem}, {"/source", "tuned"}}));
   EXPECT_GT(problem["trials"].size(), 1);
   EXPECT_GT(tuned["statistics"]["trials"], 0);
 
   const auto shown = sandbox.json("show --trials");
   ASSERT_EQ(shown["winners"].size(), 1);
   EXPECT_THAT(shown,
-              Has({{"/winners/0/problem", kProblem}, {"/winners/0/config", problem["config"]}}));
+              has({{"/winners/0/problem", kProblem}, {"/winners/0/config", problem["config"]}}));
   EXPECT_EQ(shown["winners"][0]["trials"].size(), problem["trials"].size());
   EXPECT_THAT(shown,
-              Has({{"/database/location", sandbox.database()}, {"/database/persistent", true}}));
+              has({{"/database/location", sandbox.database()}, {"/database/persistent", true}}));
 
   EXPECT_EQ(sandbox.json({"show", "--device", "no such device"})["winners"].size(), 0);
 }
@@ -45,13 +45,13 @@ TEST(CliExplain, SourcesAreListedDownToTheOneThatAnswers) {
   const auto before = sandbox.json(explain)["problems"][0];
   EXPECT_THAT(
       before,
-      Has({{"/problem", kProblem}, {"/source", "default"}, {"/tuned_by_first_call", true}}));
+      has({{"/problem", kProblem}, {"/source", "default"}, {"/tuned_by_first_call", true}}));
   EXPECT_EQ(before["sources"].size(), 5);
   EXPECT_EQ(before["sources"].back()["used"], true);
 
   const auto tuned = sandbox.json(kTune)["problems"][0];
   const auto after = sandbox.json(explain)["problems"][0];
-  EXPECT_THAT(after, Has({{"/source", "user database"},
+  EXPECT_THAT(after, has({{"/source", "user database"},
                           {"/config", tuned["config"]},
                           {"/tuned_by_first_call", false},
                           {"/sources/0/winner/trials", tuned["trials"].size()}}));
@@ -68,7 +68,7 @@ TEST(CliTune, WinnersThatAreNotKeptFail) {
   std::filesystem::permissions(sandbox.cache_dir(), std::filesystem::perms::all);
   for (const char* force : {"", "--force"}) {
     const CliResult result = sandbox.run(with(kTune, with("--json", force)));
-    EXPECT_THAT(result, Fails(kFailed, "the winners are not kept: " + sandbox.cache_dir() +
+    EXPECT_THAT(result, fails(kFailed, "the winners are not kept: " + sandbox.cache_dir() +
                                            " can be written by every user"));
     EXPECT_EQ(result.document()["problems"][0]["source"], "tuned");
   }
@@ -91,7 +91,7 @@ TEST(CliTune, FileWithCarriageReturnsIsRead) {
   EXPECT_EQ(result["problems"][0]["problem"], "compose/f32,f32,f32,f32/v1/c96/r2");
 
   EXPECT_THAT(sandbox.run({"tune", "--from", sandbox.folder(), "--device", "cpu"}),
-              Fails(1, ": Is a directory; --from takes a file of problems"));
+              fails(1, ": Is a directory; --from takes a file of problems"));
 }
 
 TEST(CliTune, FileOfProblemsIsRead) {
@@ -103,7 +103,7 @@ TEST(CliTune, FileOfProblemsIsRead) {
                                          "compose/f32,f32,f32,f32/v4/c96/r2\n");
   const auto tuned = sandbox.json({"tune", "--from", file, "--device", "cpu"});
   ASSERT_EQ(tuned["problems"].size(), 2) << "vectors of another device's are not these";
-  EXPECT_THAT(tuned, Has({{"/problems/0/problem", "compose/f32,f32,f32,f32/v1/c96/r2"},
+  EXPECT_THAT(tuned, has({{"/problems/0/problem", "compose/f32,f32,f32,f32/v1/c96/r2"},
                           {"/problems/1/problem", "norm_assembly/f32,f32,f32,f32/v1/c96/r0"}}));
 }
 
@@ -112,7 +112,7 @@ TEST(CliTune, FileWithoutProblemsIsRefused) {
   const std::string file = sandbox.write("problems.txt", "# none\ncompose/f32/c96\n");
   const Words tune = {"tune", "--from", file, "--device", "cpu"};
   EXPECT_THAT(sandbox.run(tune),
-              Fails(kUsage, file + ":2: invalid problem key \"compose/f32/c96\""));
+              fails(kUsage, file + ":2: invalid problem key \"compose/f32/c96\""));
   sandbox.write("problems.txt", "compose/f32,f32,f32,f32/v1/c4096/r62\n");
   EXPECT_THAT(sandbox.run(tune).err, HasSubstr("invalid problem key"))
       << "it is too large to be one";
@@ -126,7 +126,7 @@ TEST(CliTune, SecondRunNeitherCompilesNorMeasures) {
   const CliSandbox sandbox;
   const auto first = sandbox.json(kTune);
   const auto second = sandbox.json(kTune);
-  EXPECT_THAT(second, Has({{"/statistics/trials", 0},
+  EXPECT_THAT(second, has({{"/statistics/trials", 0},
                            {"/statistics/compilations", 0},
                            {"/problems/0/config", first["problems"][0]["config"]},
                            {"/problems/0/source", "user database"}}));
@@ -136,7 +136,7 @@ TEST(CliTune, ForceMeasuresAgain) {
   const CliSandbox sandbox;
   const auto first = sandbox.json(kTune);
   const auto second = sandbox.json(with(kTune, {"--force"}));
-  EXPECT_THAT(second, Has({{"/statistics/trials", first["statistics"]["trials"]},
+  EXPECT_THAT(second, has({{"/statistics/trials", first["statistics"]["trials"]},
                            {"/statistics/compilations", 0},
                            {"/problems/0/source", "tuned"}}));
   EXPECT_EQ(sandbox.json("show")["winners"].size(), 1);
@@ -155,9 +155,9 @@ TEST(CliTune, PolicyOffIsOverridden) {
 
 TEST(CliTune, UnusableFolderStillTunes) {
   const CliResult result = CliSandbox().run(with(kTune, "--cache-dir /dev/null/cache --json"));
-  EXPECT_THAT(result, Fails(kFailed, "the winners are not kept: "));
+  EXPECT_THAT(result, fails(kFailed, "the winners are not kept: "));
   EXPECT_THAT(result.document(),
-              Has({{"/problems/0/source", "tuned"}, {"/database/persistent", false}}));
+              has({{"/problems/0/source", "tuned"}, {"/database/persistent", false}}));
   EXPECT_EQ(count(result.err, "warning:"), 1) << result.err;
 }
 
@@ -213,7 +213,7 @@ TEST(CliDemo, SecondRunNeitherCompilesNorTunes) {
   const auto known = sandbox.json(arguments);
   EXPECT_THAT(
       known,
-      Has({{"/statistics/compilations", 0}, {"/statistics/trials", 0}, {"/all_known", true}}));
+      has({{"/statistics/compilations", 0}, {"/statistics/trials", 0}, {"/all_known", true}}));
 
   const CliResult third = sandbox.run("demo --quick --device cpu --tokens 1");
   EXPECT_THAT(third.out, HasSubstr("nothing compiled, nothing tuned: all 3 winners came from " +

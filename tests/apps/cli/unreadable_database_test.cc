@@ -44,7 +44,7 @@ TEST(CliUnreadableDatabase, FailsEveryCommandThatReadsIt) {
 TEST(CliUnreadableDatabase, UnusableFolderIsReported) {
   const CliSandbox sandbox;
   const CliResult result = sandbox.run("export --cache-dir /dev/null/cache");
-  EXPECT_THAT(result, Fails(kFailed, "error: there is no tuning database to read: cannot"));
+  EXPECT_THAT(result, fails(kFailed, "error: there is no tuning database to read: cannot"));
   EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_DIR to a writable folder"));
 }
 
@@ -74,7 +74,7 @@ TEST(CliUnreadableDatabase, TrialsOfTheFutureAreNotExported) {
     const CliResult checked = sandbox.run({"doctor", out});
     EXPECT_EQ(checked.exit_code, 0) << checked.out;
     const auto again = sandbox.json({"export", "--out", out});
-    EXPECT_THAT(again, Has({{"/future", 1}, {"/trials", 1}}));
+    EXPECT_THAT(again, has({{"/future", 1}, {"/trials", 1}}));
   }
 }
 

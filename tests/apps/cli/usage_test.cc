@@ -144,7 +144,7 @@ TEST(CliUsage, RunBecomesAProgramThatPatches) {
   EXPECT_EQ(shell(show).out, "dropout=low_rank /some/cache --json --\n");
   EXPECT_EQ(shell("kill -PIPE $$; echo ignored").out, "");
   EXPECT_THAT(sandbox.run("run -- /missing/program"),
-              Fails(1, "cannot run /missing/program: No such file"));
+              fails(1, "cannot run /missing/program: No such file"));
 }
 
 TEST(CliUsage, FilesWithoutAnEndAreRefused) {
@@ -172,7 +172,7 @@ TEST(CliUsage, FilesWithoutAnEndAreRefused) {
 TEST(CliUsage, UnknownValueOfAnEnvironmentVariableIsRefused) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_TUNE", "banana");
-  EXPECT_THAT(sandbox.run("show"), Fails(kUsage, "DORAJIT_TUNE is \"banana\""));
+  EXPECT_THAT(sandbox.run("show"), fails(kUsage, "DORAJIT_TUNE is \"banana\""));
 }
 
 TEST(CliUsage, FailureWithJsonIsADocumentToo) {
