@@ -38,7 +38,8 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
   TorchMemory workspace;
   dorajit_error* error = nullptr;
   dorajit_status status = DORAJIT_OK;
-  if (is_fake(tensors[0])) {
+  const bool is_noted = is_recorded(tensors);
+  if (is_noted) {
     status = note_problem(operation.handle, {operands.data(), tensors.size()},
                           {scalars, static_cast<std::size_t>(operation.info.num_scalars)}, nullptr,
                           error);
@@ -46,7 +47,7 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
     status = dorajit_operation_workspace(operation.handle, operands.data(), count, &bytes, &error);
     if (bytes > 0) workspace = TorchMemory(tensors[0], bytes);
   }
-  if (status == DORAJIT_OK && !is_fake(tensors[0])) {
+  if (status == DORAJIT_OK && !is_noted) {
     void* const stream = current_stream(operands[0]->device);
     status = try_to_run(
         [&](dorajit_engine* engine, dorajit_error** what) {
@@ -60,7 +61,7 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
     return {};
   }
   check(status, error);
-  if (!is_fake(tensors[0])) operation.count_call();
+  if (!is_noted) operation.count_call();
   return operands.outputs(operation);
 }
 

@@ -72,7 +72,7 @@ class Arguments {
   [[nodiscard]] Py_ssize_t refused() const { return refused_; }
 
   [[nodiscard]] py::object launch() const {
-    if (is_fake(objects_[0])) {
+    if (is_recorded(std::span(objects_).first(static_cast<std::size_t>(num_tensors_)))) {
       check([&](dorajit_error** error) {
         return note_problem(kernel_->operation.handle,
                             {pointers_.data(), static_cast<std::size_t>(num_tensors_)},

@@ -6,6 +6,7 @@
 #include <dorajit/dorajit.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -26,6 +27,13 @@ inline Recording& recording() {
 inline bool is_fake(PyObject* tensor) {
   return recording().note != nullptr &&
          reinterpret_cast<PyObject*>(Py_TYPE(tensor)) == recording().fake_type;
+}
+
+// Whether a call with these tensors, of which some may be null, is recorded.
+inline bool is_recorded(std::span<PyObject* const> tensors) {
+  return recording().note != nullptr && std::ranges::any_of(tensors, [](PyObject* tensor) {
+           return tensor != nullptr && is_fake(tensor);
+         });
 }
 
 // Notes the problem of a call. The errors are those that the call itself would return. Throws

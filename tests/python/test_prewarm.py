@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import ranks as processes
 import torch
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
@@ -15,6 +16,7 @@ pytest.importorskip("transformers")
 import dorajit
 from dorajit import testing
 from dorajit.prewarm import models, passes
+from dorajit.tools import program
 
 HERE = pathlib.Path(__file__).parent
 NAMES = ("llama", "qwen3", "gemma3", "gemma3_vision", "mistral3", "mixtral", "qwen3_5", "gpt2", "bert", "vit", "whisper",
@@ -96,8 +98,122 @@ def test_kernels_are_chosen_for_the_architecture():
     assert not any(one.startswith("compose_low_rank/") for one in found["sm_75"])
 
 
+def listed(*layers, **more):
+    """The problems of a sequence of layers of 64 columns."""
+    return dorajit.prewarm(torch.nn.Sequential(*layers), [torch.randn(8, 64)], arch="sm_90", list_only=True, **more)["sm_90"]
+
+
 def test_wrong_arguments_are_named():
+    given = [torch.randn(8, 64)]
     with pytest.raises(TypeError, match="`model` is a int"):
         dorajit.prewarm(3)
-    with pytest.raises(ValueError, match="`arch` is 'hopper'; give sm_80"):
-        dorajit.prewarm(Layer(), [torch.randn(8, 64)], arch="hopper")
+    with pytest.raises(TypeError, match="`example_inputs` has a Tensor"):
+        dorajit.prewarm(Layer(), given[0])
+    for arch in ("hopper", "sm_9", "sm_90x", 90):
+        with pytest.raises(ValueError, match=f"`arch` is {arch!r}; give sm_80"):
+            dorajit.prewarm(Layer(), given, arch=[arch])
+    for inputs, more in (([], {}), ([given], {"training": False, "inference": False})):
+        with pytest.raises(ValueError, match="nothing is asked for"):
+            dorajit.prewarm(Layer(), *inputs, arch="sm_90", **more)
+
+
+class Counting(torch.nn.Module):
+    """Changes its buffers and an attribute in a pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.register_buffer("mean", torch.zeros(64))
+        self.last = None
+
+    def forward(self, x):
+        self.calls += 1
+        self.mean.add_(x.mean(0))
+        self.last = x
+        return x
+
+
+def test_state_of_modules_is_restored(tmp_path):
+    model = torch.nn.Sequential(Counting(), Layer()).eval()
+    mean = model[0].mean
+    dorajit.prewarm(model, [torch.randn(8, 64)], arch="sm_90", list_only=True)
+    assert model[0].calls == 0 and model[0].mean is mean and not mean.any() and model[0].last is None
+    assert not model.training and not model[1].training
+    torch.save(model.state_dict(), tmp_path / "state")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_of_the_caller_may_be_off(mode):
+    with mode():
+        found = listed(Layer())
+    assert found == listed(Layer())
+    assert any(one.startswith("magnitude_backward/") for one in found)
+
+
+def test_compiled_model_is_recorded_as_the_model_inside():
+    model = torch.compile(Layer())
+    assert dorajit.prewarm(model, [torch.randn(8, 64)], arch="sm_90", list_only=True)["sm_90"] == listed(Layer())
+
+
+def test_8_bit_weights_are_refused():
+    bitsandbytes = pytest.importorskip("bitsandbytes", exc_type=ImportError)
+    with pytest.raises(ValueError, match="8-bit weights of bitsandbytes, which cannot be recorded"):
+        listed(bitsandbytes.nn.Linear8bitLt(64, 64, has_fp16_weights=False), Layer())
+
+
+def _sharded(rank, device):
+    model = processes.fully_shard(Layer(), device)
+    with pytest.raises(ValueError, match="sharded weights, which cannot be recorded"):
+        dorajit.prewarm(model, [torch.randn(8, 64)], arch="sm_90")
+
+
+def test_sharded_weights_are_refused(tmp_path):
+    processes.run(_sharded, 1, "cpu", tmp_path)
+
+
+def prewarmed(*arguments, status=0):
+    """Standard output and error of the command."""
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-m", "dorajit.prewarm", *arguments], capture_output=True, text=True,
+                         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}, check=False)
+    assert ran.returncode == status, ran.stderr
+    return ran.stdout, ran.stderr
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """The folder of a tiny Llama's config."""
+    folder = tmp_path_factory.mktemp("llama")
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128}))
+    return str(folder)
+
+
+def test_list_is_what_the_program_reads(tiny, tmp_path):
+    pytest.importorskip("bitsandbytes", exc_type=ImportError)
+    problems, note = prewarmed("--model", tiny, "--targets", "q_proj, v_proj", "--tokens", "64", "--recipe", "nf4",
+                               "--arch", "sm_90", "--list")
+    assert "c64/" in problems and "are left out" in note
+    (tmp_path / "problems").write_text(problems)
+    read = program.run("prewarm", "--arch", "sm_90", "--from", str(tmp_path / "problems"), "--list")
+    assert set(problems.split()) == set(read["problems"])
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--model", "gone/model"], "there is no gone/model; --model takes the folder"),
+    (["--model", "no_such_module:make"], "there is no module no_such_module on PYTHONPATH"),
+    (["--model", "test_prewarm:nothing"], "the module has no function of this name"),
+    (["--model", "test_prewarm:Layer"], "has to return a torch.nn.Module and the inputs"),
+    (["--model", "test_prewarm:Layer", "--rank", "8"], "--rank would have no effect"),
+    (["--model", "TINY", "--adapter", "x", "--rank", "8"], "--rank would have no effect"),
+    (["--model", "TINY", "--tokens", "0"], "'0' is no number from 1"),
+    (["--model", "TINY", "--image"], "--image would have no effect: the model takes text alone"),
+    (["--model", "TINY", "--arch", "hopper"], "give sm_80"),
+])
+def test_wrong_command_lines_are_named(tiny, arguments, said):
+    assert said in prewarmed(*(tiny if one == "TINY" else one for one in arguments), status=2)[1]
+
+
+def test_config_that_no_library_knows_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "unheard_of"}')
+    assert "has no model_type unheard_of; install a version" in prewarmed("--model", str(tmp_path), status=2)[1]

@@ -98,6 +98,15 @@ Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::
   return answer;
 }
 
+// The config of a problem on the chosen device. `is_forced`: see tune_again.
+Result<launch::ConfigAnswer> tune(const launch::Problem& problem, const ChosenDevice& chosen,
+                                  const autotune::EngineParts& parts, Statistics& forced,
+                                  bool is_forced) {
+  DORAJIT_TRY(launch::check_device(problem.variant, chosen.id.kind));
+  if (is_forced) return tune_again(problem, *chosen.device, parts, forced);
+  return parts.engine->prepare(problem, chosen.id);
+}
+
 // One part of a list of problems, for several processes that tune a part each.
 struct Shard {
   std::int64_t index = 1;  // from 1 to count
@@ -161,6 +170,7 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
 
   Statistics forced;
   std::vector<Tuned> results;
+  std::vector<Error> failures;  // of problems that have no kernel; the others are tuned
   std::size_t in_all = 0;
   {
     DORAJIT_ASSIGN(auto problems, make_problems(options.problems, chosen.id.kind, "tune"));
@@ -168,11 +178,15 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
     if (!options.shard.empty()) problems = part_of(problems, shard);
     ProgressBar progress(!invocation.json, static_cast<int>(problems.size()));
     for (const launch::Problem& problem : problems) {
-      DORAJIT_TRY(launch::check_device(problem.variant, chosen.id.kind));
       progress.show(std::format("tuning {}", launch::to_text(problem)));
-      DORAJIT_ASSIGN(const launch::ConfigAnswer answer,
-                     options.force ? tune_again(problem, *chosen.device, parts, forced)
-                                   : engine.prepare(problem, chosen.id));
+      const Result<launch::ConfigAnswer> found =
+          tune(problem, chosen, parts, forced, options.force);
+      progress.advance();
+      if (!found) {
+        failures.push_back(found.error());
+        continue;
+      }
+      const launch::ConfigAnswer& answer = *found;
       Tuned tuned{.problem = problem, .answer = answer, .winner = {}, .trials = {}};
       if (answer.origin == launch::ConfigOrigin::kShippedDatabase) {
         tuned.winner = store.find_overlay_winner(fingerprint, launch::to_text(problem));
@@ -182,9 +196,10 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
       }
       if (tuned.winner) tuned.trials = trials_of(*tuned.winner, store);
       results.push_back(std::move(tuned));
-      progress.advance();
     }
   }
+  if (results.empty() && !failures.empty()) return std::unexpected(failures.front());
+  for (const Error& failure : failures) print_error(failure);
 
   const bool has_tuned = std::ranges::any_of(
       results, [](const Tuned& one) { return one.answer.origin == launch::ConfigOrigin::kTuned; });
@@ -211,7 +226,7 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
       engine.statistics().tuned_problems + forced.tuned_problems;
   fields["database"] = describe(store);
   print_result(invocation.json, "tune", fields, text + where_winners_are(store) + "\n");
-  return all_tuned && all_kept ? ExitCode::kOk : ExitCode::kFailed;
+  return failures.empty() && all_tuned && all_kept ? ExitCode::kOk : ExitCode::kFailed;
 }
 
 }  // namespace

@@ -2,17 +2,31 @@
 
 import argparse
 import os
+import signal
 import sys
 
-from dorajit import control
+from dorajit import control, errors
 from dorajit.operations import recording
 from dorajit.prewarm import models, passes
+from dorajit.tools import program
 
-_TOKENS = "512,1024,2048,4096"
+_TOKENS = [512, 1024, 2048, 4096]
+_OF_ADAPTER = {"rank": 16, "alpha": None, "targets": "all-linear", "dropout": 0.0}
+_OF_FOLDER = {"adapter": None, "tokens": _TOKENS, "batch": 1, "image": False, "checkpoint": False, **_OF_ADAPTER}
 
 
-def _numbers(text):
-    return [int(one) for one in text.split(",")]
+def _count(text):
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+    return int(text)
+
+
+def _counts(text):
+    return [_count(one) for one in text.split(",")]
+
+
+def _words(text):
+    return [one.strip() for one in text.split(",")]
 
 
 def _parser():
@@ -24,54 +38,66 @@ def _parser():
         "transformers or diffusers; or package.module:function, which returns a model with its adapter, and the inputs of "
         "a call")
     add("--adapter", metavar="DIR", help="a folder with the adapter_config.json of a DoRA adapter")
-    add("--rank", type=int, default=16, metavar="R", help="of an adapter without a folder [16]")
+    add("--rank", type=_count, metavar="R", help="of an adapter without a folder [16]")
     add("--alpha", type=float, metavar="A", help="lora_alpha [the rank]")
-    add("--targets", default="all-linear", metavar="NAME,...", help="target_modules; a single name with a character of a "
-        "regular expression is one [all-linear]")
-    add("--tokens", type=_numbers, default=_numbers(_TOKENS), metavar="N,...", help=f"tokens of a sequence [{_TOKENS}]")
-    add("--batch", type=int, default=1, metavar="N", help="sequences, or images, in a step [1]")
-    add("--image", action="store_true", help="the first sequence begins with an image, if the model takes some")
+    add("--targets", metavar="NAME,...", help="target_modules; a single name with a character of a regular expression is "
+        "one [all-linear]")
+    add("--tokens", type=_counts, metavar="N,...", help=f"tokens of a sequence [{','.join(map(str, _TOKENS))}]")
+    add("--batch", type=_count, metavar="N", help="sequences, or images, in a step [1]")
+    add("--image", action="store_true", default=None, help="the first sequence begins with an image")
     add("--recipe", choices=models.RECIPES, default="float32-adapters", help="bf16: adapters in bf16; float32-adapters: "
-        "in float32, as PEFT makes them; autocast: these with autocast to bf16; nf4: these over a base of 4 bits "
-        "[float32-adapters]")
-    add("--dropout", type=float, default=0.0, metavar="P", help="lora_dropout [0]")
-    add("--checkpoint", action="store_true", help="with gradient checkpointing")
+        "in float32, as PEFT makes them; autocast: these with autocast to bf16; nf4: these over a base of 4 bits; of a "
+        "function's model only whether there is autocast [float32-adapters]")
+    add("--dropout", type=float, metavar="P", help="lora_dropout [0]")
+    add("--checkpoint", action="store_true", default=None, help="with gradient checkpointing")
     add("--inference", action="store_true", help="no training")
     add("--no-mlp", action="store_true", help="as patch_peft(mlp=False): gated MLPs are not one node")
-    add("--arch", type=lambda text: text.split(","), default=[], metavar="ARCH,...", help="sm_80, sm_90, ... or "
-        "native-cpu [that of the device that is here]")
+    add("--arch", type=_words, metavar="ARCH,...", help="sm_80, sm_90, ... or native-cpu [that of the device that is here]")
     add("--list", action="store_true", help="print the problems, as `dorajit prewarm --from` reads them, and end")
     return parser
 
 
-def _model(arguments):
+def _parsed(parser, arguments):
+    """The arguments with their defaults. Ends the process if one has no effect."""
+    given = parser.parse_args(arguments)
+    given.function = given.model if ":" in given.model and not os.path.exists(given.model) else None
+    for made_by, idle in ((given.function, _OF_FOLDER), (given.adapter, _OF_ADAPTER)):
+        named = [f"--{one}" for one in idle if getattr(given, one) is not None] if made_by else []
+        if named:
+            parser.error(f"{', '.join(named)} would have no effect: {made_by} says it")
+    for name, value in _OF_FOLDER.items():
+        if getattr(given, name) is None:
+            setattr(given, name, value)
+    return given
+
+
+def _model(given):
     """(model, inputs of each call, the element type of autocast)"""
-    dtype, float32, autocast, has_4_bits = models.RECIPES[arguments.recipe]
-    if ":" in arguments.model and not os.path.exists(arguments.model):
-        model, inputs = models.from_function(arguments.model)
+    dtype, float32, autocast, has_4_bits = models.RECIPES[given.recipe]
+    if given.function:
+        model, inputs = models.from_function(given.function)
         return model, [inputs], autocast
-    model = models.build(arguments.model, dtype)
+    model = models.build(given.model, dtype)
     if has_4_bits:
         models.quantize(model)
-    targets = arguments.targets
+    targets = given.targets
     if targets != "all-linear" and not set(targets) & set("*|()[]\\^$+?"):
-        targets = targets.split(",")
-    adapted = models.adapt(model, float32, arguments.adapter) if arguments.adapter else models.adapt(
-        model, float32, r=arguments.rank, lora_alpha=arguments.alpha or arguments.rank, lora_dropout=arguments.dropout,
+        targets = _words(targets)
+    adapted = models.adapt(model, float32, given.adapter) if given.adapter else models.adapt(
+        model, float32, r=given.rank, lora_alpha=given.alpha or given.rank, lora_dropout=given.dropout,
         target_modules=targets)
-    if arguments.checkpoint:
+    if given.checkpoint:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    inputs = [models.inputs_of(model, tokens, arguments.batch, arguments.image, dtype) for tokens in arguments.tokens]
+    inputs = [models.inputs_of(model, tokens, given.batch, given.image, dtype) for tokens in given.tokens]
     return adapted, inputs, autocast
 
 
-def main(arguments=None):
-    arguments = _parser().parse_args(arguments)
+def _recorded(given, targets, model, inputs, autocast):
+    """Architecture -> problems, as recording.record yields them."""
     is_shown = sys.stderr.isatty()
-    model, inputs, autocast = _model(arguments)
     found = {}
-    with control.state.switches["joins_mlp"].override(control.state.joins_mlp and not arguments.no_mlp):
-        for arch in arguments.arch or [passes.present_arch()]:
+    with control.state.switches["joins_mlp"].override(control.state.joins_mlp and not given.no_mlp):
+        for arch, target in targets.items():
             steps = 0
 
             def note(what, arch=arch):
@@ -80,16 +106,51 @@ def main(arguments=None):
                 if is_shown:
                     print(f"\r\033[Krecording for {arch}: {what}, pass {steps}", end="", file=sys.stderr, flush=True)
 
-            with recording.record(passes.target_of(arch)) as found[arch]:
-                passes.run(model, inputs, not arguments.inference, True, autocast, note)
+            with recording.record(target) as found[arch]:
+                passes.run(model, inputs, not given.inference, True, autocast, note)
             if is_shown:
                 print("\r\033[K", end="", file=sys.stderr)
-    if arguments.list:
-        print("\n".join(sorted({text for problems in found.values() for text in problems})))
+    return found
+
+
+def _print(found):
+    """Prints the problems that `dorajit prewarm --from` reads, once for all architectures."""
+    problems = {text: kernel for of_arch in found.values() for text, kernel in of_arch.items()}
+    for text in sorted(text for text, kernel in problems.items() if kernel is None):
+        print(text)
+    left_out = sum(kernel is not None for kernel in problems.values())
+    if left_out:
+        print(f"note: {left_out} of kernels that are not operations are left out; without --list they are compiled, too",
+              file=sys.stderr)
+
+
+def main(arguments=None):
+    parser = _parser()
+    given = _parsed(parser, arguments)
+    try:
+        targets = passes.targets(given.arch)
+        if not given.list:
+            program.find()
+        model, inputs, autocast = _model(given)
+        passes.check(model)
+    except (ImportError, OSError, ValueError) as error:
+        parser.exit(2, f"error: {error}\n")
+    found = _recorded(given, targets, model, inputs, autocast)
+    if given.list:
+        _print(found)
         return
     for arch, problems in found.items():
         passes.compile_ahead(problems, arch)
 
 
+def _main():
+    try:
+        main()
+    except errors.Error as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
 if __name__ == "__main__":
-    main()
+    _main()

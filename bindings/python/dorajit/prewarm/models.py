@@ -21,25 +21,59 @@ def build(source, dtype):
     """The model of a folder with a config.json, on the device "meta".
 
     Raises:
-        OSError, ValueError: the folder has no config of a known library.
+        OSError: there is no such file.
+        ValueError: no library that is here knows the config.
     """
     path = Path(source)
-    config = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8"))
+    path = path / "config.json" if path.is_dir() else path
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}; --model takes the folder of a model's config.json, which "
+                                "`hf download NAME config.json --local-dir DIR` fetches")
+    config = json.loads(path.read_text(encoding="utf-8"))
     with torch.device("meta"):
         if "_class_name" in config:
             import diffusers
-            return getattr(diffusers, config["_class_name"]).from_config(config).to(dtype)
+            return _known(diffusers, config["_class_name"], path).from_config(config).to(dtype)
         import transformers
-        known = transformers.AutoConfig.for_model(**config)
-        kind = getattr(transformers, (config.get("architectures") or ["AutoModel"])[0])
+        if config.get("model_type") not in transformers.CONFIG_MAPPING:
+            raise _unknown(transformers, f"model_type {config.get('model_type')}", path)
+        kind = _known(transformers, (config.get("architectures") or ["AutoModel"])[0], path)
         make = kind.from_config if kind is transformers.AutoModel else kind._from_config
-        return make(known, dtype=dtype)
+        return make(transformers.AutoConfig.for_model(**config), dtype=dtype)
+
+
+def _known(library, name, path):
+    if not hasattr(library, name):
+        raise _unknown(library, f"class {name}", path)
+    return getattr(library, name)
+
+
+def _unknown(library, what, path):
+    return ValueError(f"{path}: {library.__name__} {library.__version__} has no {what}; install a version that has, or "
+                      "build the model in a function and pass --model package.module:function")
 
 
 def from_function(source):
-    """(model, inputs) of "package.module:function"."""
+    """(model, inputs) of "package.module:function".
+
+    Raises:
+        ImportError: there is no such function.
+        ValueError: it returns something else.
+    """
     module, _, name = source.partition(":")
-    return getattr(importlib.import_module(module), name)()
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ImportError(f"--model {source}: there is no module {error.name} on PYTHONPATH, and no folder of this "
+                          "name") from None
+    if found is None:
+        raise ImportError(f"--model {source}: the module has no function of this name")
+    made = found()
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
+        raise ValueError(f"--model {source}: the function has to return a torch.nn.Module and the inputs of a call")
+    return made
 
 
 def quantize(model):
@@ -80,7 +114,7 @@ def adapt(model, float32, adapter=None, **settings):
     from peft.tuners.tuners_utils import BaseTunerLayer
     config = LoraConfig(use_dora=True, **settings) if adapter is None else PeftConfig.from_pretrained(adapter)
     if not getattr(config, "use_dora", False):
-        raise ValueError(f"prewarm: the adapter {adapter} is not DoRA: its adapter_config.json has no use_dora")
+        raise ValueError(f"the adapter {adapter} is not DoRA: its adapter_config.json has no use_dora")
     config.inference_mode = False
     with torch.device("meta"):
         if not hasattr(model, "prepare_inputs_for_generation"):
@@ -119,7 +153,9 @@ def _inputs_of(model, tokens, batch, image):
     if getattr(config, "is_encoder_decoder", False):
         longest = getattr(config, "max_target_positions", tokens)
         given["decoder_input_ids"] = torch.zeros(batch, min(tokens, longest), dtype=torch.long)
-    if getattr(config, "vision_config", None) is not None and image:
+    if image:
+        if getattr(config, "vision_config", None) is None:
+            raise ValueError("--image would have no effect: the model takes text alone")
         _add_image(given, config)
     return given
 
@@ -153,7 +189,7 @@ def _add_image(given, config):
         given["image_sizes"] = torch.tensor([[side, side]])
         count = cells ** 2
     if count > ids.shape[1]:
-        raise ValueError(f"prewarm: an image has {count} tokens, more than the {ids.shape[1]} of --tokens; give more")
+        raise ValueError(f"an image has {count} tokens, more than the {ids.shape[1]} of --tokens; give more")
     ids[0, :count] = image_token
     for name in ("token_type_ids", "mm_token_type_ids"):
         if name in given:

@@ -1,6 +1,7 @@
 """dorajit.prewarm: the passes of a model that are recorded, and the compilation of what they launch."""
 
 import contextlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -10,11 +11,13 @@ from typing import Any, Optional, Union
 import torch
 
 from dorajit import errors
+from dorajit.distributed import frameworks
 from dorajit.operations import recording
 from dorajit.operations.recording import Target
 from dorajit.tools import program
 
 _CPU = "native-cpu"
+_OLDEST = 50  # of the GPUs that NVRTC has ever compiled for
 
 
 def prewarm(model: torch.nn.Module, *example_inputs: Union[Sequence[Any], Mapping[str, Any]],
@@ -42,14 +45,23 @@ def prewarm(model: torch.nn.Module, *example_inputs: Union[Sequence[Any], Mappin
         Architecture -> problems, one a line as `dorajit prewarm --from` reads them, without those of own kernels.
 
     Raises:
-        TypeError: the model is not a torch.nn.Module.
+        TypeError: the model is not a torch.nn.Module, or an input neither a sequence nor a mapping.
+        ValueError: there are no inputs or no passes, an architecture is not known, or the model's weights cannot be
+            recorded: sharded ones, those of accelerate's offloading, 8-bit ones of bitsandbytes.
         dorajit.Error: a kernel could not be compiled, or was not kept; also what the model raises for fake tensors.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"prewarm: argument `model` is a {type(model).__name__}; pass a torch.nn.Module")
+    for given in example_inputs:
+        if not isinstance(given, (list, tuple, Mapping)):
+            raise TypeError(f"prewarm: argument `example_inputs` has a {type(given).__name__}; pass the inputs of each call "
+                            "as a sequence or a mapping of names")
+    if not example_inputs or not (training or inference):
+        raise ValueError("prewarm: nothing is asked for; pass the inputs of a call, and leave training or inference on")
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     found = {}
-    for one in [arch] if isinstance(arch, str) else arch or [present_arch()]:
-        with recording.record(target_of(one)) as problems:
+    for one, target in targets([arch] if isinstance(arch, str) else arch).items():
+        with recording.record(target) as problems:
             run(model, example_inputs, training, inference, autocast)
         found[one] = dict(problems)
     if not list_only:
@@ -70,33 +82,51 @@ def target_of(arch):
     """The Target of an architecture's name. Raises ValueError for other names."""
     if arch == _CPU:
         return Target("cpu")
-    digits = arch.removeprefix("sm_").rstrip("af")
-    if not arch.startswith("sm_") or not digits.isdecimal():
+    known = re.fullmatch(r"sm_(\d{2,3})[af]?", arch) if isinstance(arch, str) else None
+    if known is None or int(known[1]) < _OLDEST:
         raise ValueError(f"prewarm: argument `arch` is {arch!r}; give sm_80, sm_90, ... or {_CPU}")
-    return Target("cuda", divmod(int(digits), 10))
+    return Target("cuda", divmod(int(known[1]), 10))
+
+
+def targets(archs):
+    """Architecture -> its Target; of the device that is here if there are none."""
+    return {one: target_of(one) for one in archs or [present_arch()]}
+
+
+def check(model):
+    """Raises ValueError if fake tensors cannot stand for the model's weights."""
+    def refuse(what):
+        raise ValueError(f"prewarm: the model has {what}, which cannot be recorded; prewarm it before it gets them, or set "
+                         "DORAJIT_RECORD in a real run")
+
+    for module in model.modules():
+        if getattr(getattr(module, "_hf_hook", None), "offload", False):
+            refuse("weights that accelerate offloads")
+        if type(module).__name__ == "FullyShardedDataParallel" or any(
+                map(frameworks.is_dtensor, module._parameters.values())):
+            refuse("sharded weights")
+        if any(type(one).__name__ == "Int8Params" for one in module._parameters.values()):
+            refuse("8-bit weights of bitsandbytes")
 
 
 def run(model, inputs, training, inference, autocast, note=lambda what: None):
     """Runs the passes on fake tensors, inside a recording. `note` gets the name of each pass before it."""
     from dorajit.prewarm.fakes import Fakes  # PyTorch's fake tensors take long to import
-    modes = {module: module.training for module in model.modules()}
+    check(model)
     fakes = Fakes()
-    try:
-        with fakes.inside(model), _patched(model), torch.autocast("cpu", autocast, enabled=autocast is not None):
-            for given in inputs:
-                given = fakes.inputs(given)
-                if training:
-                    note("training")
-                    model.train()
-                    _differentiate(_called(model, given))
-                if inference:
-                    note("inference")
-                    model.eval()
-                    with torch.no_grad():
-                        _decode(model, given, _called(model, given))
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    with (torch.inference_mode(False), torch.enable_grad(), fakes.inside(model), _patched(model),
+          torch.autocast("cpu", autocast, enabled=autocast is not None)):
+        for given in inputs:
+            given = fakes.inputs(given)
+            if training:
+                note("training")
+                model.train()
+                _differentiate(_called(model, given))
+            if inference:
+                note("inference")
+                model.eval()
+                with torch.no_grad():
+                    _decode(model, given, _called(model, given))
 
 
 def _patched(model):
