@@ -97,6 +97,10 @@ def _adapter(targets, options):
     return {"r": RANK, "lora_alpha": 16, "lora_dropout": options.get("dropout", 0.0), "target_modules": targets}
 
 
+def _target(device):
+    return recording.Target(device, torch.cuda.get_device_capability() if device == "cuda" else (0, 0))
+
+
 def _recorded(folder, recipe, targets, image, options):
     dtype, float32, autocast, has_4_bits = models.RECIPES[recipe]
     model = models.build(folder, dtype)
@@ -106,12 +110,12 @@ def _recorded(folder, recipe, targets, image, options):
     if options.get("checkpoint"):
         model.gradient_checkpointing_enable({"use_reentrant": False})
     inputs = models.inputs_of(model, TOKENS, 1, image, dtype)
-    with recording.record(recording.Target("cpu")) as problems:
+    with recording.record(_target(options["device"])) as problems:
         passes.run(adapted, [inputs], True, True, autocast)
     return sorted(problems)
 
 
-def _quantize(model):
+def _quantize(model, device):
     """What diffusers' from_pretrained does with BitsAndBytesConfig, which asks for a GPU."""
     import bitsandbytes
     for owner in list(model.modules()):
@@ -123,35 +127,38 @@ def _quantize(model):
                                                          compress_statistics=True)
                 made.bias = layer.bias
                 made.support_avx512bf16_for_cpu = False  # its layout takes no narrow layers
-                owner._modules[name] = made.to("cpu")
+                owner._modules[name] = made.to(device)
     model.is_loaded_in_4bit = True
 
 
 def _real(folder, recipe, targets, image, options):
     dtype, float32, autocast, has_4_bits = models.RECIPES[recipe]
+    device = options["device"]
     with open(f"{folder}/config.json", encoding="utf-8") as file:
         config = json.load(file)
     if "_class_name" in config:
         import diffusers
         model = getattr(diffusers, config["_class_name"]).from_config(config).to(dtype)
         if has_4_bits:
-            _quantize(model)
+            _quantize(model, device)
     else:
         kind = getattr(transformers, config["architectures"][0])
         model = kind._from_config(transformers.AutoConfig.for_model(**config), dtype=dtype)
     if has_4_bits and "_class_name" not in config:
         model.save_pretrained(folder)
-        model = kind.from_pretrained(folder, device_map="cpu", dtype=dtype, quantization_config=BitsAndBytesConfig(
+        model = kind.from_pretrained(folder, device_map=device, dtype=dtype, quantization_config=BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16))
+    torch.nn.Module.to(model, device)  # transformers' own refuses 4 bits
     adapted = get_peft_model(model, LoraConfig(use_dora=True, **_adapter(targets, options)),
                              autocast_adapter_dtype=float32)
     if options.get("checkpoint"):
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    inputs = torch.utils._pytree.tree_map(lambda one: torch.zeros_like(one, device="cpu") if one.is_meta else one,
-                                          models.inputs_of(model, TOKENS, 1, image, dtype))
+    inputs = torch.utils._pytree.tree_map(
+        lambda one: torch.zeros_like(one, device=device) if one.is_meta else one.to(device),
+        models.inputs_of(model, TOKENS, 1, image, dtype))
     dorajit.patch_peft(adapted)
-    with torch.autocast("cpu", autocast, enabled=autocast is not None):
+    with torch.autocast(device, autocast, enabled=autocast is not None):
         adapted.train()
         found = adapted(**inputs)
         (found.logits if hasattr(found, "logits") else found[0]).float().square().mean().backward()

@@ -21,17 +21,16 @@ from dorajit.tools import program
 HERE = pathlib.Path(__file__).parent
 NAMES = ("llama", "qwen3", "gemma3", "gemma3_vision", "mistral3", "mixtral", "qwen3_5", "gpt2", "bert", "vit", "whisper",
          "t5", "qwen3_vl", "qwen3_vl_language", "flux", "sdxl")
-ARCH = "native-cpu"
 
 
 @pytest.fixture(scope="module")
 def compared():
-    """(model, recipe, **options) -> (recorded, run), by a process that has imported everything."""
+    """(model, recipe, device, **options) -> (recorded, run), by a process that has imported everything."""
     with subprocess.Popen([sys.executable, "-W", "ignore", HERE / "recorded_models.py"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                           env={**os.environ, "DORAJIT_LOG": "error", "OMP_NUM_THREADS": "1"}) as server:
-        def ask(model, recipe, **options):
-            print(json.dumps([model, recipe, options]), file=server.stdin, flush=True)
+        def ask(model, recipe, device, **options):
+            print(json.dumps([model, recipe, {**options, "device": device}]), file=server.stdin, flush=True)
             answer = json.loads(server.stdout.readline())
             assert "error" not in answer, answer["error"]
             return set(answer["recorded"]), set(answer["run"])
@@ -41,24 +40,24 @@ def compared():
 
 @pytest.mark.parametrize("recipe", models.RECIPES)
 @pytest.mark.parametrize("model", NAMES)
-def test_recording_is_what_a_run_asks_for(compared, model, recipe):
+def test_recording_is_what_a_run_asks_for(compared, model, recipe, device):
     if recipe == "nf4":
         pytest.importorskip("bitsandbytes", exc_type=ImportError)
     if model in ("flux", "sdxl"):
         pytest.importorskip("diffusers")
-    recorded, run = compared(model, recipe)
+    recorded, run = compared(model, recipe, device)
     assert run and recorded == run
 
 
 @pytest.mark.parametrize("options", [{"dropout": 0.1}, {"checkpoint": True}, {"mlp": False}])
 @pytest.mark.parametrize("recipe", models.RECIPES)
-def test_settings_of_a_run_are_recorded(compared, recipe, options):
-    recorded, run = compared("llama", recipe, **options)
+def test_settings_of_a_run_are_recorded(compared, recipe, options, device):
+    recorded, run = compared("llama", recipe, device, **options)
     assert run and recorded == run
 
 
-def test_mlp_as_one_node_is_recorded_only_where_it_runs(compared):
-    has_gated = [any(one.startswith("gated_silu_backward/") for one in compared("llama", "bf16", mlp=mlp)[0])
+def test_mlp_as_one_node_is_recorded_only_where_it_runs(compared, device):
+    has_gated = [any(one.startswith("gated_silu_backward/") for one in compared("llama", "bf16", device, mlp=mlp)[0])
                  for mlp in (True, False)]
     assert has_gated == [True, False]
 
