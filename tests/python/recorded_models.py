@@ -6,6 +6,7 @@ The recording has the model's config alone, as `python -m dorajit.prewarm` has i
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -178,25 +179,42 @@ def _answer(model, recipe, options):
                 "run": _real(folder, recipe, targets, image, options)}
 
 
+def _answer_text(line):
+    try:
+        return json.dumps(_answer(*json.loads(line)))
+    except BaseException:
+        return json.dumps({"error": traceback.format_exc()})
+
+
+def _forked(line):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        with open(writing, "w", encoding="utf-8") as out:
+            out.write(_answer_text(line))
+        os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as made:
+        text = made.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def _started(line):
+    """CUDA does not work in a process forked from one that has asked for devices, as bitsandbytes does when imported."""
+    return subprocess.run([sys.executable, "-W", "ignore", __file__, line], stdout=subprocess.PIPE, text=True,
+                          check=False).stdout
+
+
 def _serve():
     answers = open(os.dup(1), "w", encoding="utf-8")  # libraries print to descriptor 1
     os.dup2(2, 1)
-    for line in sys.stdin:
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            try:
-                answer = _answer(*json.loads(line))
-            except BaseException:
-                answer = {"error": traceback.format_exc()}
-            with open(writing, "w", encoding="utf-8") as out:
-                out.write(json.dumps(answer))
-            os._exit(0)
-        os.close(writing)
-        with open(reading, encoding="utf-8") as made:
-            print(made.read() or '{"error": "the process ended"}', file=answers, flush=True)
-        os.waitpid(child, 0)
+    for line in sys.argv[1:]:
+        print(_answer_text(line), file=answers, flush=True)
+    for line in sys.stdin if len(sys.argv) == 1 else ():
+        is_on_cpu = json.loads(line)[2]["device"] == "cpu"
+        print((_forked if is_on_cpu else _started)(line).strip() or '{"error": "the process ended"}', file=answers, flush=True)
 
 
 if __name__ == "__main__":
