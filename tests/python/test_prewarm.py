@@ -198,6 +198,11 @@ def test_list_is_what_the_program_reads(tiny, tmp_path):
     assert set(problems.split()) == set(read["problems"])
 
 
+def test_gradients_of_a_gpu_are_recorded(tiny):
+    problems, _ = prewarmed("--model", tiny, "--tokens", "64", "--recipe", "autocast", "--arch", "sm_90", "--list")
+    assert "\ngated_silu_backward/" in problems  # its products in float32 exist on GPUs alone
+
+
 @pytest.mark.parametrize("arguments, said", [
     (["--model", "gone/model"], "there is no gone/model; --model takes the folder"),
     (["--model", "no_such_module:make"], "there is no module no_such_module on PYTHONPATH"),

@@ -1,11 +1,11 @@
 """Matrix products in full float32, whatever the settings of the process (TF32, autocast)."""
 
 import contextlib
-import functools
 
 import torch
 
 from dorajit import control
+from dorajit.operations import recording
 
 _FULL = {"fp32_precision": "ieee", "allow_tf32": False}
 
@@ -95,19 +95,18 @@ def is_mixed(a, b):
     if not _has_mixed_products(a):
         return False
     if a.dtype is torch.bfloat16:
-        return b.dtype in (torch.bfloat16, torch.float32) and _has_bfloat16_units(a.device)
+        return b.dtype in (torch.bfloat16, torch.float32) and _has_bfloat16_units(a)
     # PyTorch gives no float32 result for float16 factors while allow_fp16_accumulation is on.
     return (a.dtype is torch.float16 and b.dtype is torch.float16
             and not getattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", False))
 
 
 def _has_mixed_products(tensor):
-    return tensor.is_cuda and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None
+    return recording.is_cuda(tensor) and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None
 
 
-@functools.lru_cache(maxsize=None)
-def _has_bfloat16_units(device):
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+def _has_bfloat16_units(tensor):
+    return recording.target_of(tensor).capability >= (8, 0)
 
 
 def mixed_product(a, b, factor=1.0):
@@ -136,7 +135,7 @@ def terms(a, b, dtype):
     if dtype is not torch.float32 or (a.dtype is b.dtype and is_mixed(a, b)):
         return (a, b) if dtype is torch.float32 else (a.to(dtype), b.to(dtype))
     a, b = a.float(), b.float()
-    if not (_has_mixed_products(a) and _has_bfloat16_units(a.device)):
+    if not (_has_mixed_products(a) and _has_bfloat16_units(a)):
         return a, b
     return _split(a, b)
 
