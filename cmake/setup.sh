@@ -9,6 +9,10 @@ clang_tidy='clang-tidy==23.1.4'
 test_packages=(googletest libclang-rt-19-dev)
 base_packages=(cmake ninja-build make g++ pkg-config python3 python3-venv libcli11-dev
   nlohmann-json3-dev libxxhash-dev libdlpack-dev libsqlite3-dev libuv1-dev git ca-certificates)
+# The system for which the preset aarch64 builds.
+arm64_packages=(libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-12-dev libgcc-s1 libc++-19-dev libc++1-19 libc++abi-19-dev
+  libc++abi1-19 libunwind-19 libunwind-19-dev libsqlite3-dev libuv1-dev libxxhash-dev libdlpack-dev nlohmann-json3-dev
+  libcli11-dev googletest)
 nvrtc_13='nvidia-cuda-nvrtc==13.0.*'
 nvrtc_12='nvidia-cuda-nvrtc-cu12'
 
@@ -143,6 +147,30 @@ setup() {
   [[ $compiler == clang++-19 ]] ||
     toolchain=("-DCMAKE_CXX_COMPILER=$compiler" "-DCMAKE_C_COMPILER=${compiler/g++/gcc}")
   [[ -n ${DORAJIT_NVRTC:-} || -z $nvrtc ]] || export DORAJIT_NVRTC=$nvrtc
+}
+
+# Unpacks Debian's arm64 packages below build/.dev; nothing of this machine's is changed but that it gets QEMU.
+setup_aarch64() {
+  local root=$state/aarch64 work file link
+  [[ ! -f $root/complete ]] || return 0
+  install_packages qemu-user lld-19
+  say "fetching Debian's packages for arm64"
+  work=$(mktemp -d)
+  mkdir -p "$work/lists/partial"
+  rm -rf "$root"
+  mkdir -p "$root"
+  local options=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State::Lists=$work/lists"
+    -o APT::Sandbox::User=)
+  apt-get "${options[@]}" update >&2 || true
+  (cd "$work" && apt-get "${options[@]}" download "${arm64_packages[@]}") >&2 ||
+    die "Debian's packages for arm64 could not be fetched"
+  for file in "$work"/*.deb; do dpkg -x "$file" "$root"; done
+  # Absolute links would leave the folder.
+  find "$root" -type l -lname '/*' | while read -r link; do
+    ln -sfn "$(realpath -ms --relative-to="${link%/*}" "$root$(readlink "$link")")" "$link"
+  done
+  rm -rf "$work"
+  touch "$root/complete"
 }
 
 # setup, and the tools of ./dev lint and ./dev format. Those commands skip checks whose tool is missing.
