@@ -116,9 +116,12 @@ CHANGES = {
     "checkpoints": ({}, lambda model: model.gradient_checkpointing_enable({"use_reentrant": False}), 4),  # each twice
     "hook": ({}, lambda model: hook(model), 1),
     "other activation": ({}, lambda model: setattr(mlp_of(model).act_fn, "forward", torch.nn.functional.relu), 1),
+    "dropout": ({"dropout": 0.1}, lambda model: None, 2),
+    "dropout and checkpoints": ({"dropout": 0.1}, lambda model: model.gradient_checkpointing_enable(
+        {"use_reentrant": False}), 4),
     "disabled adapter": ({}, lambda model: mlp_of(model).gate_proj.enable_adapters(False), 1),
     **{str(options): (options, lambda model: None, 0) for options in (
-        {"dropout": 0.1}, {"mlp_bias": True}, {"targets": ["gate_proj", "down_proj"]}, {"hidden_act": "gelu_new"})}}
+        {"mlp_bias": True}, {"targets": ["gate_proj", "down_proj"]}, {"hidden_act": "gelu_new"})}}
 
 
 @pytest.mark.parametrize("options, change, joined", CHANGES.values(), ids=CHANGES)
@@ -145,8 +148,55 @@ def test_low_rank_dropout_has_the_masks_of_the_layers(device, nodes):
     assert nodes() == 2
 
 
+class Dropped:
+    """An MLP with dropout of PEFT's meaning, whose node has to keep `inner` of all three layers."""
+
+    def __init__(self, device):
+        self.model = adapted(llama, device, dropout=0.1).double()
+        self.mlp = mlp_of(self.model)
+        self.x = torch.randn(2, 5, SIZES["hidden_size"], dtype=torch.float64, device=device, requires_grad=True)
+        self.inputs = [self.x, *(one for one in self.mlp.parameters() if one.requires_grad)]
+
+    def run(self, mlp, function):
+        torch.manual_seed(1)
+        with dorajit.patch_peft(self.model, mlp=mlp):
+            return function(self.mlp(self.x))
+
+
+def test_second_order_gradients_with_dropout(device, nodes):
+    dropped = Dropped(device)
+
+    def second(out):
+        first = torch.autograd.grad(out.sum(), dropped.inputs, create_graph=True)
+        return torch.autograd.grad(sum(one.square().sum() for one in first), dropped.inputs)
+
+    torch.testing.assert_close(dropped.run(True, second), dropped.run(False, second), rtol=1e-9, atol=1e-9)
+    assert nodes() == 1
+
+
+def test_dropout_saves_and_launches_less_than_the_layers(device, layer_launches):
+    dropped = Dropped(device)
+
+    def saved(mlp):
+        """Of the activations' size, and the launches."""
+        kept = {}
+        def keep(one):
+            if one.shape[-1] == SIZES["intermediate_size"] and one.dim() == 3 and one.dtype.is_floating_point:
+                kept[one.data_ptr()] = one
+            return one
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+            torch.autograd.grad(dropped.run(mlp, torch.sum), dropped.inputs)
+        return len(kept), layer_launches()
+
+    layer_launches()
+    (node, launches), (layers, _) = saved(True), saved(False)
+    assert (node, layers) == (4, 6)  # e, u, inner of both; the layers also act(e) and a
+    assert launches["gated_silu"] == 2 and launches["gated_silu_backward"] == 1
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("is_checkpointed", [False, True])
-def test_quantized_weights(device, nodes, is_checkpointed):
+def test_quantized_weights(device, nodes, is_checkpointed, dropout):
     bnb = pytest.importorskip("bitsandbytes")
 
     def quantized():
@@ -160,11 +210,13 @@ def test_quantized_weights(device, nodes, is_checkpointed):
                 setattr(layer.mlp, name, made)
         return model
 
-    model = adapted(quantized, device)
+    model = adapted(quantized, device, dropout=dropout)
     if is_checkpointed:
         model.gradient_checkpointing_enable({"use_reentrant": False})
+    torch.manual_seed(1)
     with dorajit.patch_peft(mlp=False):
         expected = step(model)
+    torch.manual_seed(1)
     with dorajit.patch_peft():
         assert_near(step(model), expected)
     assert nodes() == 2 + 2 * is_checkpointed

@@ -7,7 +7,8 @@ u / g, and
 
 (0 for a magnitude of 0). The activation's output a = act(e) * u is computed again, in the pass over the activations that
 also computes these sums and the gradients of the products, all over the memory of their inputs. Saved of the activations'
-size are x, e, u, `inner` of down, and masks.
+size are x, e, u, `inner` of down, and masks; with dropout of PEFT's meaning, where e and u do not determine them, also
+`inner` of gate and up.
 """
 
 import weakref
@@ -80,11 +81,8 @@ def why_apart(layers, x=None):
     """
     if eligibility.is_compiling():
         return "torch.compile traces the layers one by one"
-    for _, _, _, _, _, _, bias, *others in layers:
-        if bias is not None:
-            return "a layer has a bias"
-        if len(others) > 1 and others[1] is not None and others[1].drops_base:
-            return "dropout has PEFT's meaning; dorajit.set_dropout(\"low_rank\") has one that the node computes"
+    if any(bias is not None for _, _, _, _, _, _, bias, *_ in layers):
+        return "a layer has a bias"
     for layer, *parts in layers if x is not None else ():
         made = linear.prepare(layer, x, *parts, is_question=True)
         if type(made) is str:
@@ -115,7 +113,7 @@ def at_once(layers, x, activation):
         return "a magnitude of gate or up is 0, whose gradient the node would lose"
     trained = [one for layer in layers for one in layer[2:4]]
     if eligibility.AUTOGRAD not in [one.seen for one in prepared]:
-        out = _forward(first.x, calls, activation, False, True).out
+        out = _forward(first.x, calls, activation, (False,) * 3, True).out
     else:
         out = GatedMlp.apply(first.x, calls, activation, *trained, *(one.magnitude for one in calls))
     return out if first.result is first.product else out.to(first.result)
@@ -133,24 +131,29 @@ def _loses_a_gradient(layers, x):
 
 
 class _Made(NamedTuple):
-    """What a forward pass computes: the output, S and masks of the layers, e, u, and inner of down or None."""
+    """What a forward pass computes: the output, S, `inner` or None, and masks of the layers, e and u."""
 
     out: Tensor
     lows: tuple
+    inners: tuple
     masks: tuple
     e: Tensor
     u: Tensor
-    inner: Optional[Tensor]
 
 
-def _forward(x, calls, activation, keeps_inner, writes_over):
-    """writes_over: the memory of e is that of the activation's output."""
+def _forward(x, calls, activation, keeps, writes_over):
+    """keeps: for each layer whether `inner` is needed. writes_over: the memory of e is that of the activation's output."""
     gate, up, down = calls
-    e, low_gate, _, mask_gate = node.forward(x, gate, None, False)
-    u, low_up, _, mask_up = node.forward(x, up, None, False)
+    e, *of_gate = node.forward(x, gate, None, keeps[0])
+    u, *of_up = node.forward(x, up, None, keeps[1])
     a = _activated(operations[f"gated_{activation}"], e, u, writes_over)
-    out, low_down, inner, mask_down = node.forward(a, down, None, keeps_inner)
-    return _Made(out, (low_gate, low_up, low_down), (mask_gate, mask_up, mask_down), e, u, inner)
+    out, *of_down = node.forward(a, down, None, keeps[2])
+    return _Made(out, *zip(of_gate, of_up, of_down), e, u)
+
+
+def _has_inner(place, call):
+    """Whether the gradient of this layer's magnitude needs `inner`, because its output does not determine it."""
+    return place == 2 or (call.dropout is not None and call.dropout.drops_base)
 
 
 def _activated(operation, e, u, writes_over):
@@ -166,26 +169,26 @@ class GatedMlp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, calls, activation, *trained):
-        of_magnitude = ctx.needs_input_grad[11]
+        needed = [of_one and _has_inner(i, call) for i, (call, of_one) in enumerate(zip(calls, ctx.needs_input_grad[9:]))]
         hooks = recomputation.top_hooks(False)
         is_first = hooks is not None and recomputation.is_first_run(hooks)
         is_watched = hooks is not None and not recomputation.is_of_checkpoint(hooks)
         factors = [trained[2 * i:2 * i + 2] for i in range(3)]
         shared = [None if hooks is None else recomputation.share_norms(hooks, is_first, call, *of_call)
                   for call, of_call in zip(calls, factors)]
-        out, lows, masks, e, u, inner = _forward(x, calls, activation, of_magnitude and not is_first, is_first)
+        out, lows, inners, masks, e, u = _forward(x, calls, activation, [one and not is_first for one in needed], is_first)
         for norms, call in zip(shared, calls):
             recomputation.keep_norms(norms, call)
         ctx.set_materialize_grads(False)
-        if is_first and of_magnitude:  # saves nothing, but tensors of the same shapes and types as the second run
-            inner = out.detach()
-        saved, held, floats = [x, e, u, inner, *lows, *masks], [], set()
+        if is_first:  # saves nothing, but tensors of the same shapes and types as the second run
+            inners = [like.detach() if one else None for one, like in zip(needed, (e, u, out))]
+        saved, held, floats = [x, e, u, *inners, *lows, *masks], [], set()
         for i, call in enumerate(calls):
             weights = None if call.base is not None else call.weight, call.a, call.b
             if not is_watched:
                 kept, versions, *weights = node.hold(*weights, hooks is None)
                 held.append((kept, versions))
-            saved += *weights, call.gain, call.divisor if i == 2 else call.magnitude
+            saved += *weights, call.gain, call.divisor if _has_inner(i, call) else call.magnitude
             floats.add(node.has_float_products(x, *factors[i], call))
         one_type = trained[6].dtype is trained[7].dtype
         ctx.kept = (activation, [(one.scale, one.base, one.dropout) for one in calls], trained, x.dtype, held,
@@ -202,8 +205,8 @@ class GatedMlp(torch.autograd.Function):
             with precision.without_autocast(kind):
                 return GatedMlp.backward(ctx, d_out)
         activation, layers, trained, x_dtype, held, is_float, is_watched = ctx.kept
-        x, e, u, inner, *others = ctx.saved_tensors
-        lows, masks, others = others[:3], others[3:6], others[6:]
+        x, e, u, *others = ctx.saved_tensors
+        inners, lows, masks, others = others[:3], others[3:6], others[6:9], others[9:]
         is_second = torch.is_grad_enabled()  # create_graph=True
         of_x, _, _, *wanted = ctx.needs_input_grad
         calls = []
@@ -211,14 +214,14 @@ class GatedMlp(torch.autograd.Function):
             weight, a, b, gain, divisor = others[5 * i:5 * i + 5]
             if held:
                 weight, a, b = node.held((True, wanted[2 * i]), *held[i], (weight, a, b), is_second)
-            calls.append(node.Call(weight, a, b, divisor, gain, scale, base, dropout, None, divisor, lows[i], None,
+            calls.append(node.Call(weight, a, b, divisor, gain, scale, base, dropout, None, divisor, lows[i], inners[i],
                                    masks[i]))
+        del inners  # so that their memory is free after their last use
         gate, up, down = calls
+        are_determined = not _has_inner(0, gate) and not _has_inner(1, up)
         if is_second:
             return _differentiable(ctx.needs_input_grad, d_out, x, activation, calls, trained)
-        down.inner = inner
-        del inner  # so that its memory is free after its last use
-        if is_float is not None and node.may_launch():
+        if is_float is not None and are_determined and node.may_launch():
             writes_over = not (is_watched or _keeps_graph())
             found = _gradients_at_once(d_out, x, e, u, gate, up, down, trained, (of_x, *wanted),
                                        f"gated_{activation}_backward", is_float, writes_over)
@@ -228,19 +231,17 @@ class GatedMlp(torch.autograd.Function):
 
 
 def _gradients(wanted, d_out, x, e, u, activation, calls, trained, x_dtype):
-    """The gradients of GatedMlp's inputs by the passes of three linear layers and PyTorch's of the activation."""
+    """The gradients of GatedMlp's inputs by the passes of three linear layers and of the activation."""
     of_x, *wanted = wanted
     gate, up, down = calls
-    act, act_backward = ACTIVATIONS[activation]
-    activated = act(e)
-    d_a, *of_down = _of_layer(True, wanted, trained, 2, d_out, activated * u, down, e.dtype)
-    d_u = d_a * activated
-    del activated
-    d_e = act_backward(d_a.mul_(u), e)
+    a = _activated(operations[f"gated_{activation}"], e, u, False)
+    d_a, *of_down = _of_layer(True, wanted, trained, 2, d_out, a, down, e.dtype)
+    del a
+    d_e, d_u = _of_activation(activation, d_a, e, u, gate.gain)
     del d_a
     found = []
     for i, (call, d, out) in enumerate(((gate, d_e, e), (up, d_u, u))):
-        if wanted[6 + i]:
+        if wanted[6 + i] and not _has_inner(i, call):
             call.inner, call.divisor = out, torch.where(call.magnitude == 0, 1, call.magnitude.detach())
         found.append(_of_layer(of_x, wanted, trained, i, d, x, call, x_dtype))
     (d_x, *of_gate), (more, *of_up) = found
@@ -248,6 +249,19 @@ def _gradients(wanted, d_out, x, e, u, activation, calls, trained, x_dtype):
         d_x = d_x.add_(more)
     (a_gate, b_gate, m_gate), (a_up, b_up, m_up), (a_down, b_down, m_down) = of_gate, of_up, of_down
     return d_x, None, None, a_gate, b_gate, a_up, b_up, a_down, b_down, m_gate, m_up, m_down
+
+
+def _of_activation(activation, d_a, e, u, gain):
+    """The gradients of e and u; `gain` is any tensor of a gain's shape and type. Writes over d_a."""
+    if node.may_launch():
+        ones = torch.ones_like(gain)
+        made = operations[f"gated_{activation}_backward"].at_once(
+            d_a, e, u, ones, ones, None, None, None, True, True, None, None)
+        if type(made) is not int:
+            return made[1:3]
+    act, act_backward = ACTIVATIONS[activation]
+    d_u = d_a * act(e)
+    return act_backward(d_a.mul_(u), e), d_u
 
 
 def _of_layer(of_x, wanted, trained, i, d_out, x, call, x_dtype):
@@ -266,7 +280,7 @@ def _differentiable(needed, d_out, x, activation, calls, trained):
         call = calls[i]
         if call.base is not None:
             call.dequantize(given.dtype)
-        divisor = call.divisor if i == 2 else torch.where(call.gain == 0, 1, call.magnitude.detach() / call.gain)
+        divisor = call.divisor if _has_inner(i, call) else torch.where(call.gain == 0, 1, call.magnitude.detach() / call.gain)
         call.divisor = divisor if wanted[6 + i] else None
         return node.formula(given, trained[2 * i], trained[2 * i + 1], trained[6 + i], None, call, call.mask)
 
