@@ -1,10 +1,9 @@
-"""Draws a chart of the measurements of layers.py: DoRA over LoRA. Needs matplotlib.
+"""Draws a chart of reports of layers.py, each of a recipe: steps and memory of DoRA over those of LoRA. Needs matplotlib.
 
-    python3 plot_layers.py results/h100/layers.json --out results/h100/layers.png
+    python3 plot_layers.py results/h200/layers_{no_dropout,dropout,nf4}.json --out results/h200/layers.png
 
-There is a column for each setting of the adapters in the report, checkpointed and not. It shows by rank the time of a
-training step, the time of a forward pass without gradients, the host's time and the peak of memory, each over that of
-PEFT's LoRA in the same run.
+There is a bar for each recipe, setting of the adapters and contender, at one rank: wall time, time of the GPU and peak of
+memory of a training step, each over that of PEFT's LoRA in the same run.
 """
 
 import argparse
@@ -16,57 +15,63 @@ import report
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-QUANTITIES = {"wall_ms": "training step", "forward_ms": "forward alone", "cpu_ms": "host time",
-              "peak_megabytes": "peak memory"}
-CONTENDERS = {"DoRA, PEFT": ("DoRA by PEFT", "#d79b3f"), "DoRA, open kernels": ("DoRA by Axolotl", "#7a8fb8"),
-              "DoRA, dorajit": ("DoRA by dorajit", "#2e7d32"),
-              "DoRA, dorajit, low_rank dropout": ("with low_rank dropout", "#9ccc9c"),
-              "DoRA, dorajit, layer by layer": ("layer by layer", "#9ccc9c")}
-SUFFIXES = {"": "bf16 adapters", ", fp32 adapters, autocast": "f32 adapters, autocast",
-            ", fp32 adapters": "f32 adapters", ", fp32": "f32"}
+QUANTITIES = {"wall_ms": "time of a step", "gpu_ms": "time of the GPU", "peak_megabytes": "peak of memory"}
+CONTENDERS = {"DoRA, PEFT": ("PEFT", "#d79b3f"), "DoRA, open kernels": ("other open kernels", "#7a8fb8"),
+              "DoRA, dorajit": ("dorajit", "#2e7d32"),
+              "DoRA, dorajit, low_rank dropout": ("dorajit, low_rank dropout", "#9ccc9c")}
+SUFFIXES = {"": "bf16 adapters", ", fp32 adapters, autocast": "f32 adapters, autocast"}
 
 
-def draw(axes, rows, quantity, is_checkpointed, suffix):
-    found = {(row["rank"], row["name"]): row[quantity] for row in rows if row["checkpointed"] == is_checkpointed}
-    ranks = sorted({rank for rank, _ in found})
-    contenders = [one for one in CONTENDERS if (ranks[0], one + suffix) in found]
-    width = 0.8 / len(contenders)
-    for index, name in enumerate(contenders):
-        label, color = CONTENDERS[name]
-        heights = [found[rank, name + suffix] / found[rank, "LoRA, PEFT" + suffix] for rank in ranks]
-        places = [i + (index - (len(contenders) - 1) / 2) * width for i in range(len(ranks))]
-        bars = axes.bar(places, heights, width, label=label, color=color)
-        axes.bar_label(bars, fmt="%.2f", fontsize=6, padding=1)
-    axes.axhline(1, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(ranks)), [f"rank {rank}" for rank in ranks], fontsize=8)
-    axes.margins(y=0.15)
+def groups(reports, rank):
+    """(label, contender -> its row, LoRA's row) of each recipe and setting, checkpointed and not."""
+    for found in reports:
+        options = found["options"]
+        recipe = "NF4 base" if options.get("quantized") else f"dropout {options['dropout']}" if options.get(
+            "dropout") else "bf16 base"
+        for is_checkpointed in (True, False):
+            for suffix, setting in SUFFIXES.items():
+                rows = {row["name"].removesuffix(suffix) if suffix else row["name"]: row for row in found["rows"]
+                        if row["rank"] == rank and row["checkpointed"] == is_checkpointed
+                        and row["name"].endswith(", autocast") == bool(suffix)}
+                label = f"{recipe}, {setting}\n{'with' if is_checkpointed else 'without'} checkpoints"
+                yield label, {name: rows[name] for name in CONTENDERS if name in rows}, rows["LoRA, PEFT"]
+
+
+def draw(axes, made, quantity):
+    place, ticks = 0.0, []
+    for label, contenders, base in made:
+        middle = place + (len(contenders) - 1) / 2
+        ticks.append((middle, label))
+        for name, row in contenders.items():
+            title, color = CONTENDERS[name]
+            bar = axes.barh(place, row[quantity] / base[quantity], 0.9, color=color, label=title, zorder=2)
+            axes.bar_label(bar, fmt="%.2f", fontsize=7, padding=2, zorder=4,
+                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
+            place += 1
+        place += 0.8
+    axes.axvline(1, color="black", linewidth=0.8, zorder=3)
+    axes.set_yticks(*zip(*ticks), fontsize=7)
+    axes.invert_yaxis()
+    axes.margins(x=0.12, y=0.01)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report")
+    parser.add_argument("reports", nargs="+")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--device", default="")
+    parser.add_argument("--rank", type=int, default=16)
     options = parser.parse_args()
-    found = report.read(options.report)
-    names = {row["name"] for row in found["rows"]}
-    columns = [(is_checkpointed, suffix) for is_checkpointed in (True, False) for suffix in SUFFIXES
-               if "LoRA, PEFT" + suffix in names]
-    quantities = {name: title for name, title in QUANTITIES.items() if name in found["rows"][0]}
-    figure, panels = plt.subplots(len(quantities), len(columns), figsize=(13, 9), sharey="row", layout="constrained")
-    for line, (quantity, title) in zip(panels, quantities.items()):
-        line[0].set_ylabel(title, fontsize=9)
-        for axes, (is_checkpointed, suffix) in zip(line, columns):
-            draw(axes, found["rows"], quantity, is_checkpointed, suffix)
-    for axes, (is_checkpointed, suffix) in zip(panels[0], columns):
-        axes.set_title(f"{SUFFIXES[suffix]}{', checkpointed' if is_checkpointed else ''}", fontsize=9)
-    panels[0][0].legend(fontsize=8)
-    shape = found["options"]
-    device = found.get("device", options.device)
-    kind = "linear" if shape.get("plain") else "Llama-shaped"
-    recipe = f"{', NF4' if shape.get('quantized') else ''}{', dropout' if shape.get('dropout') else ''}"
-    figure.suptitle(f"{shape['layers']} {kind} layers, width {shape['width']}, {shape['tokens']} tokens{recipe}, over "
-                    f"PEFT's LoRA (1){', ' + device if device else ''}", fontsize=11)
+    reports = [report.read(one) for one in options.reports]
+    made = list(groups(reports, options.rank))
+    figure, panels = plt.subplots(1, len(QUANTITIES), figsize=(13, 9), sharey=True, layout="constrained")
+    for axes, (quantity, title) in zip(panels, QUANTITIES.items()):
+        draw(axes, made, quantity)
+        axes.set_xlabel(f"{title}, LoRA by PEFT = 1; lower is better", fontsize=9)
+    found = {label: handle for handle, label in zip(*panels[0].get_legend_handles_labels())}
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=len(found), fontsize=9)
+    shape, devices = reports[0]["options"], sorted({one["device"] for one in reports})
+    figure.suptitle(f"DoRA over LoRA: a training step of {shape['layers']} Llama-shaped layers, width {shape['width']}, "
+                    f"{shape['tokens']} tokens, rank {options.rank}, {', '.join(devices)}", fontsize=11)
     figure.savefig(options.out, dpi=100)
 
 
