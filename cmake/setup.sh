@@ -153,7 +153,7 @@ setup() {
 setup_aarch64() {
   local root=$state/aarch64 work file link
   [[ ! -f $root/complete ]] || return 0
-  install_packages qemu-user lld-19
+  install_packages qemu-user lld-19 binutils-aarch64-linux-gnu
   say "fetching Debian's packages for arm64"
   work=$(mktemp -d)
   mkdir -p "$work/lists/partial"
