@@ -1,12 +1,14 @@
 """patch_peft(): gated MLPs of transformers over DoRA layers as one node each."""
 
+import weakref
+
 import pytest
 import torch
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 import dorajit
-from dorajit.layers import gated_mlp
+from dorajit.layers import base_weight, gated_mlp
 from peft import LoraConfig, get_peft_model
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaMLP
@@ -27,7 +29,11 @@ def gemma(**changed):
 def adapted(make, device, targets="all-linear", dropout=0.0, **changed):
     torch.manual_seed(0)
     config = LoraConfig(use_dora=True, r=4, target_modules=targets, init_lora_weights=False, lora_dropout=dropout)
-    return get_peft_model(make(**changed).to(device), config).train()
+    model = get_peft_model(make(**changed).to(device), config).train()
+    for name, one in model.named_parameters():
+        if "magnitude" in name:  # gains that are far from 1
+            one.data.mul_(1 + torch.rand_like(one))
+    return model
 
 
 def mlp_of(model):
@@ -36,6 +42,11 @@ def mlp_of(model):
 
 def hook(model):
     mlp_of(model).up_proj.register_forward_hook(lambda *of: None)
+
+
+def set_dropout(model, **probabilities):
+    for name, p in probabilities.items():
+        getattr(mlp_of(model), name).lora_dropout["default"].p = p
 
 
 @torch.no_grad()
@@ -119,6 +130,8 @@ CHANGES = {
     "dropout": ({"dropout": 0.1}, lambda model: None, 2),
     "dropout and checkpoints": ({"dropout": 0.1}, lambda model: model.gradient_checkpointing_enable(
         {"use_reentrant": False}), 4),
+    "dropout of down alone": ({"dropout": 0.1}, lambda model: set_dropout(model, gate_proj=0.0, up_proj=0.0), 2),
+    "dropout of up alone": ({"dropout": 0.1}, lambda model: set_dropout(model, gate_proj=0.0, down_proj=0.0), 2),
     "disabled adapter": ({}, lambda model: mlp_of(model).gate_proj.enable_adapters(False), 1),
     **{str(options): (options, lambda model: None, 0) for options in (
         {"mlp_bias": True}, {"targets": ["gate_proj", "down_proj"]}, {"hidden_act": "gelu_new"})}}
@@ -194,22 +207,51 @@ def test_dropout_saves_and_launches_less_than_the_layers(device, layer_launches)
     assert launches["gated_silu"] == 2 and launches["gated_silu_backward"] == 1
 
 
+def quantized(names=("gate_proj", "up_proj", "down_proj"), compute_dtype=torch.float32):
+    bnb = pytest.importorskip("bitsandbytes")
+    model = llama()
+    for layer in model.model.layers:
+        for name in names:
+            base = getattr(layer.mlp, name)
+            made = bnb.nn.Linear4bit(base.in_features, base.out_features, bias=False, compute_dtype=compute_dtype,
+                                     quant_type="nf4")
+            made.weight = bnb.nn.Params4bit(base.weight.data, requires_grad=False, quant_type="nf4")
+            setattr(layer.mlp, name, made)
+    return model
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_one_dequantized_weight_is_alive_at_a_time(device, monkeypatch, dropout):
+    mlp_model = adapted(quantized, device, dropout=dropout)
+    made, alive = [], []
+    dense = base_weight.Quantized.dense
+
+    def counted(base):
+        if not base.is_dense():
+            made.append(weakref.ref(dense(base)))
+        alive.append(sum(one() is not None for one in made))
+        return dense(base)
+
+    monkeypatch.setattr(base_weight.Quantized, "dense", counted)
+    x = torch.randn(2, 5, SIZES["hidden_size"], device=device, requires_grad=True)
+    with dorajit.patch_peft(mlp_model, strict=True):
+        mlp_of(mlp_model)(x).sum().backward()
+        with torch.no_grad():
+            mlp_of(mlp_model)(x)
+    assert len(made) >= 9 and max(alive) == 1
+
+
+def test_layers_that_are_quantized_in_part_run_apart(device, nodes):
+    model = adapted(lambda: quantized(["gate_proj"], torch.bfloat16), device)
+    x = torch.randn(2, 5, SIZES["hidden_size"], device=device)
+    with dorajit.patch_peft(model), torch.autocast(device, torch.bfloat16):
+        assert mlp_of(model)(x).dtype is torch.bfloat16
+    assert nodes() == 0
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 def test_quantized_weights(device, nodes, is_checkpointed, dropout):
-    bnb = pytest.importorskip("bitsandbytes")
-
-    def quantized():
-        model = llama()
-        for layer in model.model.layers:
-            for name in ("gate_proj", "up_proj", "down_proj"):
-                base = getattr(layer.mlp, name)
-                made = bnb.nn.Linear4bit(base.in_features, base.out_features, bias=False, compute_dtype=torch.float32,
-                                         quant_type="nf4")
-                made.weight = bnb.nn.Params4bit(base.weight.data, requires_grad=False, quant_type="nf4")
-                setattr(layer.mlp, name, made)
-        return model
-
     model = adapted(quantized, device, dropout=dropout)
     if is_checkpointed:
         model.gradient_checkpointing_enable({"use_reentrant": False})

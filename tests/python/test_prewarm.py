@@ -108,6 +108,8 @@ def test_wrong_arguments_are_named():
         dorajit.prewarm(3)
     with pytest.raises(TypeError, match="`example_inputs` has a Tensor"):
         dorajit.prewarm(Layer(), given[0])
+    with pytest.raises(ValueError, match="`autocast` is 'bf16'; give torch.bfloat16"):
+        dorajit.prewarm(Layer(), given, autocast="bf16")
     for arch in ("hopper", "sm_9", "sm_90x", 90):
         with pytest.raises(ValueError, match=f"`arch` is {arch!r}; give sm_80"):
             dorajit.prewarm(Layer(), given, arch=[arch])
@@ -129,14 +131,16 @@ class Counting(torch.nn.Module):
         self.calls += 1
         self.mean.add_(x.mean(0))
         self.last = x
-        return x
+        self.made = torch.nn.Dropout()
+        return self.made(x)
 
 
 def test_state_of_modules_is_restored(tmp_path):
     model = torch.nn.Sequential(Counting(), Layer()).eval()
-    mean = model[0].mean
-    dorajit.prewarm(model, [torch.randn(8, 64)], arch="sm_90", list_only=True)
+    given, mean, random = [torch.randn(8, 64)], model[0].mean, torch.random.get_rng_state()
+    dorajit.prewarm(model, given, arch="sm_90", list_only=True)
     assert model[0].calls == 0 and model[0].mean is mean and not mean.any() and model[0].last is None
+    assert not hasattr(model[0], "made") and torch.equal(torch.random.get_rng_state(), random)
     assert not model.training and not model[1].training
     torch.save(model.state_dict(), tmp_path / "state")
 
@@ -149,9 +153,31 @@ def test_gradients_of_the_caller_may_be_off(mode):
     assert any(one.startswith("magnitude_backward/") for one in found)
 
 
-def test_compiled_model_is_recorded_as_the_model_inside():
-    model = torch.compile(Layer())
-    assert dorajit.prewarm(model, [torch.randn(8, 64)], arch="sm_90", list_only=True)["sm_90"] == listed(Layer())
+def compiled_in_place():
+    layer = Layer()
+    layer.compile()
+    return layer
+
+
+@pytest.mark.parametrize("make", [lambda: torch.compile(Layer()), compiled_in_place,
+                                  lambda: torch.nn.Sequential(torch.compile(Layer()))])
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="needs PyTorch 2.6")
+def test_compiled_parts_are_recorded_as_they_were_written(make):
+    assert dorajit.prewarm(make(), [torch.randn(8, 64)], arch="sm_90", list_only=True)["sm_90"] == listed(Layer())
+
+
+def test_values_of_floating_point_tensors_are_not_recorded():
+    class Reads(torch.nn.Module):
+        def forward(self, x):
+            return x if x.sum().item() > 0 else -x
+
+    with pytest.raises(dorajit.Error, match="set DORAJIT_RECORD in a real run"):
+        listed(Reads())
+
+
+def test_torchscript_is_refused():
+    with pytest.raises(ValueError, match="a part in TorchScript, which cannot be recorded"):
+        listed(torch.jit.script(torch.nn.ReLU()), Layer())
 
 
 def test_8_bit_weights_are_refused():
@@ -207,17 +233,34 @@ def test_gradients_of_a_gpu_are_recorded(tiny):
     (["--model", "gone/model"], "there is no gone/model; --model takes the folder"),
     (["--model", "no_such_module:make"], "there is no module no_such_module on PYTHONPATH"),
     (["--model", "test_prewarm:nothing"], "the module has no function of this name"),
-    (["--model", "test_prewarm:Layer"], "has to return a torch.nn.Module and the inputs"),
+    (["--model", "test_prewarm:Layer"], "has to return a torch.nn.Module, and the inputs"),
     (["--model", "test_prewarm:Layer", "--rank", "8"], "--rank would have no effect"),
     (["--model", "TINY", "--adapter", "x", "--rank", "8"], "--rank would have no effect"),
     (["--model", "TINY", "--tokens", "0"], "'0' is no number from 1"),
     (["--model", "TINY", "--image"], "--image would have no effect: the model takes text alone"),
     (["--model", "TINY", "--arch", "hopper"], "give sm_80"),
+    (["--model", "TINY", "--targets", "[unclosed"], "--targets [unclosed: unterminated character set"),
+    (["--model", "TINY", "--alpha", "nan"], "'nan' is no finite number"),
+    (["--model", ":x"], "--model :x: the module has no function"),
 ])
 def test_wrong_command_lines_are_named(tiny, arguments, said):
     assert said in prewarmed(*(tiny if one == "TINY" else one for one in arguments), status=2)[1]
 
 
-def test_config_that_no_library_knows_is_named(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "unheard_of"}')
-    assert "has no model_type unheard_of; install a version" in prewarmed("--model", str(tmp_path), status=2)[1]
+@pytest.mark.parametrize("config, said", [
+    ('{"model_type": "unheard_of"}', "has no model_type unheard_of; install a version"),
+    ('{"model_type": "llama", "architectures": ["LlamaTokenizer"]}', "has no model LlamaTokenizer; install a version"),
+    ('{"model_type": ', "config.json: Expecting value"),
+    ("[]", "config.json has no object"),
+])
+def test_wrong_config_is_named(tmp_path, config, said):
+    (tmp_path / "config.json").write_text(config)
+    assert said in prewarmed("--model", str(tmp_path), status=2)[1]
+
+
+def test_model_without_layers_of_dorajit_is_noted():
+    assert "nothing was recorded" in prewarmed("--model", "test_prewarm:plain", "--arch", "sm_90", "--list")[1]
+
+
+def plain():
+    return torch.nn.Linear(8, 8), [torch.randn(2, 8)]

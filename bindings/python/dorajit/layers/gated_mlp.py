@@ -20,6 +20,7 @@ from torch import Tensor
 from dorajit import _native
 from dorajit.control import state
 from dorajit.layers import linear, node, recomputation
+from dorajit.layers.base_weight import Quantized
 from dorajit.norms import precision
 from dorajit.operations import eligibility, recording, run
 from dorajit.operations.expression import ACTIVATIONS
@@ -83,6 +84,9 @@ def why_apart(layers, x=None):
         return "torch.compile traces the layers one by one"
     if any(bias is not None for _, _, _, _, _, _, bias, *_ in layers):
         return "a layer has a bias"
+    weights = [one[1] for one in layers]
+    if len({(one.keeps_type, one.dtype) if type(one) is Quantized else None for one in weights}) > 1:
+        return "the layers are quantized in different ways, or not all"
     for layer, *parts in layers if x is not None else ():
         made = linear.prepare(layer, x, *parts, is_question=True)
         if type(made) is str:
@@ -109,7 +113,7 @@ def at_once(layers, x, activation):
     first = prepared[0]
     if any(one.a.dtype is not first.x.dtype for one in calls):
         return _TYPES
-    if _loses_a_gradient(layers, first.x):
+    if not all(map(_drops_base, calls[:2])) and _loses_a_gradient(layers, first.x):
         return "a magnitude of gate or up is 0, whose gradient the node would lose"
     trained = [one for layer in layers for one in layer[2:4]]
     if eligibility.AUTOGRAD not in [one.seen for one in prepared]:
@@ -144,16 +148,27 @@ class _Made(NamedTuple):
 def _forward(x, calls, activation, keeps, writes_over):
     """keeps: for each layer whether `inner` is needed. writes_over: the memory of e is that of the activation's output."""
     gate, up, down = calls
-    e, *of_gate = node.forward(x, gate, None, keeps[0])
-    u, *of_up = node.forward(x, up, None, keeps[1])
+    e, *of_gate = _of_one(x, gate, keeps[0])
+    u, *of_up = _of_one(x, up, keeps[1])
     a = _activated(operations[f"gated_{activation}"], e, u, writes_over)
-    out, *of_down = node.forward(a, down, None, keeps[2])
+    out, *of_down = _of_one(a, down, keeps[2])
     return _Made(out, *zip(of_gate, of_up, of_down), e, u)
+
+
+def _of_one(x, call, keeps):
+    made = node.forward(x, call, None, keeps)
+    if call.base is not None and call.weight is not None:  # one dequantized weight at a time
+        call.weight, call.of_norm = call.base, None
+    return made
 
 
 def _has_inner(place, call):
     """Whether the gradient of this layer's magnitude needs `inner`, because its output does not determine it."""
-    return place == 2 or (call.dropout is not None and call.dropout.drops_base)
+    return place == 2 or _drops_base(call)
+
+
+def _drops_base(call):
+    return call.dropout is not None and call.dropout.drops_base
 
 
 def _activated(operation, e, u, writes_over):
@@ -213,15 +228,15 @@ class GatedMlp(torch.autograd.Function):
         for i, (scale, base, dropout) in enumerate(layers):
             weight, a, b, gain, divisor = others[5 * i:5 * i + 5]
             if held:
-                weight, a, b = node.held((True, wanted[2 * i]), *held[i], (weight, a, b), is_second)
+                weight, a, b = node.held((i == 2 or of_x, wanted[2 * i]), *held[i], (weight, a, b), is_second)
             calls.append(node.Call(weight, a, b, divisor, gain, scale, base, dropout, None, divisor, lows[i], inners[i],
                                    masks[i]))
         del inners  # so that their memory is free after their last use
         gate, up, down = calls
-        are_determined = not _has_inner(0, gate) and not _has_inner(1, up)
+        drops_base = any(_drops_base(call) for call in calls)
         if is_second:
             return _differentiable(ctx.needs_input_grad, d_out, x, activation, calls, trained)
-        if is_float is not None and are_determined and node.may_launch():
+        if is_float is not None and not drops_base and node.may_launch():
             writes_over = not (is_watched or _keeps_graph())
             found = _gradients_at_once(d_out, x, e, u, gate, up, down, trained, (of_x, *wanted),
                                        f"gated_{activation}_backward", is_float, writes_over)
@@ -267,8 +282,11 @@ def _of_activation(activation, d_a, e, u, gain):
 def _of_layer(of_x, wanted, trained, i, d_out, x, call, x_dtype):
     """Those of x, A, B and the magnitude of layer i."""
     of_layer = trained[2 * i], trained[2 * i + 1], trained[6 + i], None
-    return node.differentiate((of_x, wanted[2 * i], wanted[2 * i + 1], wanted[6 + i], False), d_out, x, call.mask, call,
-                              of_layer, x_dtype)[:4]
+    found = node.differentiate((of_x, wanted[2 * i], wanted[2 * i + 1], wanted[6 + i], False), d_out, x, call.mask, call,
+                               of_layer, x_dtype)[:4]
+    if call.base is not None:
+        call.weight = None
+    return found
 
 
 def _differentiable(needed, d_out, x, activation, calls, trained):

@@ -1,7 +1,9 @@
 """python -m dorajit.prewarm: compiles ahead what a model with a DoRA adapter will run (docs/prewarming.md)."""
 
 import argparse
+import math
 import os
+import re
 import signal
 import sys
 
@@ -26,7 +28,14 @@ def _counts(text):
 
 
 def _words(text):
-    return [one.strip() for one in text.split(",")]
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def _finite(text):
+    value = float(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no finite number")
+    return value
 
 
 def _parser():
@@ -39,7 +48,7 @@ def _parser():
         "a call")
     add("--adapter", metavar="DIR", help="a folder with the adapter_config.json of a DoRA adapter")
     add("--rank", type=_count, metavar="R", help="of an adapter without a folder [16]")
-    add("--alpha", type=float, metavar="A", help="lora_alpha [the rank]")
+    add("--alpha", type=_finite, metavar="A", help="lora_alpha [the rank]")
     add("--targets", metavar="NAME,...", help="target_modules; a single name with a character of a regular expression is "
         "one [all-linear]")
     add("--tokens", type=_counts, metavar="N,...", help=f"tokens of a sequence [{','.join(map(str, _TOKENS))}]")
@@ -48,7 +57,7 @@ def _parser():
     add("--recipe", choices=models.RECIPES, default="float32-adapters", help="bf16: adapters in bf16; float32-adapters: "
         "in float32, as PEFT makes them; autocast: these with autocast to bf16; nf4: these over a base of 4 bits; of a "
         "function's model only whether there is autocast [float32-adapters]")
-    add("--dropout", type=float, metavar="P", help="lora_dropout [0]")
+    add("--dropout", type=_finite, metavar="P", help="lora_dropout [0]")
     add("--checkpoint", action="store_true", default=None, help="with gradient checkpointing")
     add("--inference", action="store_true", help="no training")
     add("--no-mlp", action="store_true", help="as patch_peft(mlp=False): gated MLPs are not one node")
@@ -71,11 +80,11 @@ def _parsed(parser, arguments):
     return given
 
 
-def _model(given):
-    """(model, inputs of each call, the element type of autocast)"""
+def _model(given, made):
+    """(model, inputs of each call, the element type of autocast). `made`: what the user's function returned."""
     dtype, float32, autocast, has_4_bits = models.RECIPES[given.recipe]
     if given.function:
-        model, inputs = models.from_function(given.function)
+        model, inputs = models.made_by(given.function, made)
         return model, [inputs], autocast
     model = models.build(given.model, dtype)
     if has_4_bits:
@@ -83,13 +92,22 @@ def _model(given):
     targets = given.targets
     if targets != "all-linear" and not set(targets) & set("*|()[]\\^$+?"):
         targets = _words(targets)
+    elif targets != "all-linear":
+        _check_expression(targets)
     adapted = models.adapt(model, float32, given.adapter) if given.adapter else models.adapt(
-        model, float32, r=given.rank, lora_alpha=given.alpha or given.rank, lora_dropout=given.dropout,
-        target_modules=targets)
+        model, float32, r=given.rank, lora_alpha=given.rank if given.alpha is None else given.alpha,
+        lora_dropout=given.dropout, target_modules=targets)
     if given.checkpoint:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     inputs = [models.inputs_of(model, tokens, given.batch, given.image, dtype) for tokens in given.tokens]
     return adapted, inputs, autocast
+
+
+def _check_expression(text):
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"--targets {text}: {error}") from None
 
 
 def _recorded(given, targets, model, inputs, autocast):
@@ -131,11 +149,18 @@ def main(arguments=None):
         targets = passes.targets(given.arch)
         if not given.list:
             program.find()
-        model, inputs, autocast = _model(given)
+        make = models.find_function(given.function) if given.function else lambda: None
+    except (ImportError, ValueError) as error:
+        parser.exit(2, f"error: {error}\n")
+    made = make()  # whose own errors are shown whole
+    try:
+        model, inputs, autocast = _model(given, made)
         passes.check(model)
     except (ImportError, OSError, ValueError) as error:
         parser.exit(2, f"error: {error}\n")
     found = _recorded(given, targets, model, inputs, autocast)
+    if not any(found.values()):
+        print("note: nothing was recorded: the model has no DoRA layers, and calls nothing of dorajit", file=sys.stderr)
     if given.list:
         _print(found)
         return

@@ -68,18 +68,18 @@ class Fakes:
 
     @contextlib.contextmanager
     def inside(self, model):
-        """Context in which the parameters, buffers and other tensors of a model's modules are fake, and integer buffers
-        copies. Afterwards each module has the attributes that it had, its mode included."""
+        """Context, which yields this, in which the parameters, buffers and other tensors of a model's modules are fake, and
+        integer buffers copies. Afterwards each module has the attributes that it had, its mode included."""
         before = []  # (dictionary, its entries)
         try:
             for module in model.modules():
-                for owner in (module._parameters, module._buffers, vars(module)):
+                for owner in (module._parameters, module._buffers, module._modules, vars(module)):
                     before.append((owner, dict(owner)))
                     owner.update((name, self.of(one)) for name, one in before[-1][1].items() if self.is_needed(one))
                 for name, one in module._buffers.items():
                     if isinstance(one, torch.Tensor) and not self.is_needed(one) and type(one) is torch.Tensor:
                         module._buffers[name] = one.clone()
-            yield
+            yield self
         finally:
             for owner, kept in before:
                 owner.clear()

@@ -29,7 +29,12 @@ def build(source, dtype):
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; --model takes the folder of a model's config.json, which "
                                 "`hf download NAME config.json --local-dir DIR` fetches")
-    config = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} has no object; it is not the config of a model")
     with torch.device("meta"):
         if "_class_name" in config:
             import diffusers
@@ -37,9 +42,16 @@ def build(source, dtype):
         import transformers
         if config.get("model_type") not in transformers.CONFIG_MAPPING:
             raise _unknown(transformers, f"model_type {config.get('model_type')}", path)
-        kind = _known(transformers, (config.get("architectures") or ["AutoModel"])[0], path)
-        make = kind.from_config if kind is transformers.AutoModel else kind._from_config
-        return make(transformers.AutoConfig.for_model(**config), dtype=dtype)
+        name = (config.get("architectures") or ["AutoModel"])[0]
+        kind = _known(transformers, name, path)
+        make = kind.from_config if kind is transformers.AutoModel else getattr(kind, "_from_config", None)
+        if make is None:
+            raise _unknown(transformers, f"model {name}", path)
+        try:
+            known = transformers.AutoConfig.for_model(**config)
+        except Exception as error:  # transformers' own checks have several types
+            raise ValueError(f"{path}: {error}") from error
+        return make(known, dtype=dtype)
 
 
 def _known(library, name, path):
@@ -53,26 +65,35 @@ def _unknown(library, what, path):
                       "build the model in a function and pass --model package.module:function")
 
 
-def from_function(source):
-    """(model, inputs) of "package.module:function".
+def find_function(source):
+    """The function "package.module:function".
 
     Raises:
-        ImportError: there is no such function.
-        ValueError: it returns something else.
+        ImportError: there is none.
     """
     module, _, name = source.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        found = getattr(importlib.import_module(module), name, None) if module else None
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise ImportError(f"--model {source}: there is no module {error.name} on PYTHONPATH, and no folder of this "
                           "name") from None
-    if found is None:
+    if not callable(found):
         raise ImportError(f"--model {source}: the module has no function of this name")
-    made = found()
-    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
-        raise ValueError(f"--model {source}: the function has to return a torch.nn.Module and the inputs of a call")
+    return found
+
+
+def made_by(source, made):
+    """(model, inputs) that a function has returned.
+
+    Raises:
+        ValueError: it returned something else.
+    """
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module) or not isinstance(
+            made[1], (list, tuple, dict)):
+        raise ValueError(f"--model {source}: the function has to return a torch.nn.Module, and the inputs of a call as a "
+                         "list, tuple or dict")
     return made
 
 
@@ -112,7 +133,10 @@ def adapt(model, float32, adapter=None, **settings):
     """The model with a DoRA adapter by PEFT: that of a folder, or of a LoraConfig's settings."""
     from peft import LoraConfig, PeftConfig, get_peft_model
     from peft.tuners.tuners_utils import BaseTunerLayer
-    config = LoraConfig(use_dora=True, **settings) if adapter is None else PeftConfig.from_pretrained(adapter)
+    try:
+        config = LoraConfig(use_dora=True, **settings) if adapter is None else PeftConfig.from_pretrained(adapter)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the adapter_config.json of {adapter}: {error}") from None
     if not getattr(config, "use_dora", False):
         raise ValueError(f"the adapter {adapter} is not DoRA: its adapter_config.json has no use_dora")
     config.inference_mode = False

@@ -58,9 +58,10 @@ def prewarm(model: torch.nn.Module, *example_inputs: Union[Sequence[Any], Mappin
                             "as a sequence or a mapping of names")
     if not example_inputs or not (training or inference):
         raise ValueError("prewarm: nothing is asked for; pass the inputs of a call, and leave training or inference on")
-    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    if autocast not in (None, torch.bfloat16, torch.float16):
+        raise ValueError(f"prewarm: argument `autocast` is {autocast!r}; give torch.bfloat16, torch.float16 or None")
     found = {}
-    for one, target in targets([arch] if isinstance(arch, str) else arch).items():
+    for one, target in targets(arch if isinstance(arch, (list, tuple)) else [arch]).items():
         with recording.record(target) as problems:
             run(model, example_inputs, training, inference, autocast)
         found[one] = dict(problems)
@@ -107,26 +108,44 @@ def check(model):
             refuse("sharded weights")
         if any(type(one).__name__ == "Int8Params" for one in module._parameters.values()):
             refuse("8-bit weights of bitsandbytes")
+        if isinstance(module, torch.jit.ScriptModule):
+            refuse("a part in TorchScript")
 
 
 def run(model, inputs, training, inference, autocast, note=lambda what: None):
     """Runs the passes on fake tensors, inside a recording. `note` gets the name of each pass before it."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from dorajit.prewarm.fakes import Fakes  # PyTorch's fake tensors take long to import
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     check(model)
-    fakes = Fakes()
-    with (torch.inference_mode(False), torch.enable_grad(), fakes.inside(model), _patched(model),
-          torch.autocast("cpu", autocast, enabled=autocast is not None)):
-        for given in inputs:
-            given = fakes.inputs(given)
-            if training:
-                note("training")
-                model.train()
-                _differentiate(_called(model, given))
-            if inference:
-                note("inference")
-                model.eval()
-                with torch.no_grad():
-                    _decode(model, given, _called(model, given))
+    try:
+        with (torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), _eager(),
+              Fakes().inside(model) as fakes, _patched(model),
+              torch.autocast("cpu", autocast, enabled=autocast is not None)):
+            _run(model, inputs, training, inference, fakes, note)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise errors.Error(f"prewarm: the model asks for the values of floating point numbers ({error}), which a recording "
+                           "does not have; set DORAJIT_RECORD in a real run") from error
+
+
+def _eager():
+    """Compiled parts run as they were written: generated code would read the memory of fake tensors."""
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since PyTorch 2.6
+    return contextlib.nullcontext() if set_stance is None else set_stance("force_eager")
+
+
+def _run(model, inputs, training, inference, fakes, note):
+    for given in inputs:
+        given = fakes.inputs(given)
+        if training:
+            note("training")
+            model.train()
+            _differentiate(_called(model, given))
+        if inference:
+            note("inference")
+            model.eval()
+            with torch.no_grad():
+                _decode(model, given, _called(model, given))
 
 
 def _patched(model):
