@@ -166,6 +166,13 @@ def test_compiled_parts_are_recorded_as_they_were_written(make):
     assert dorajit.prewarm(make(), [torch.randn(8, 64)], arch="sm_90", list_only=True)["sm_90"] == listed(Layer())
 
 
+@pytest.mark.parametrize("make", [compiled_in_place, lambda: torch.nn.Sequential(torch.compile(Layer()))])
+def test_compiled_parts_are_refused_by_an_older_torch(make, monkeypatch):
+    monkeypatch.delattr(torch.compiler, "set_stance", raising=False)
+    with pytest.raises(ValueError, match="compiled parts .* cannot be recorded"):
+        listed(make())
+
+
 def test_values_of_floating_point_tensors_are_not_recorded():
     class Reads(torch.nn.Module):
         def forward(self, x):

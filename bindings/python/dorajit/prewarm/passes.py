@@ -110,6 +110,9 @@ def check(model):
             refuse("8-bit weights of bitsandbytes")
         if isinstance(module, torch.jit.ScriptModule):
             refuse("a part in TorchScript")
+        if not hasattr(torch.compiler, "set_stance") and (
+                hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None):
+            refuse("compiled parts (from PyTorch 2.6 on they can be)")
 
 
 def run(model, inputs, training, inference, autocast, note=lambda what: None):
@@ -129,8 +132,8 @@ def run(model, inputs, training, inference, autocast, note=lambda what: None):
 
 
 def _eager():
-    """Compiled parts run as they were written: generated code would read the memory of fake tensors."""
-    set_stance = getattr(torch.compiler, "set_stance", None)  # since PyTorch 2.6
+    """Context in which compiled parts run as they were written: generated code would read the memory of fake tensors."""
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since PyTorch 2.6; `check` refuses such parts before
     return contextlib.nullcontext() if set_stance is None else set_stance("force_eager")
 
 
