@@ -20,7 +20,8 @@ struct Program {
   std::vector<SourceFile> headers;  // what it may include, by name
   // Of NVRTC; nothing: those under which every config gives the same bits.
   std::optional<std::vector<std::string>> options{};
-  // The kernel as an expression, such as "swiglu<256, 4>"; empty: it is called `dorajit_kernel`.
+  // The kernel as an expression, such as "swiglu<256, 4>"; empty for a CPU: `dorajit_kernel`. Its
+  // second stage, if it has one, has "_finish" after it.
   std::string entry{};
   bool adapts_to_spills = false;  // whether the source has a second way for kernels that spill
 

@@ -8,6 +8,7 @@
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/embedded_sources.h"
 #include "kernel_templates/integer_types.h"
+#include "kernel_templates/program.h"
 #include "kernel_templates/template.h"
 #include "kernel_templates/templates/streaming_configs.h"
 
@@ -135,6 +136,15 @@ TEST(Registry, InstantiationIsTwoIncludesAndOneLine) {
   EXPECT_NE(text.find("StreamingConfig{2048, 8, 1, 8, 1, "), std::string::npos);
   EXPECT_NE(text.find("ElementType::kFloat32"), std::string::npos);
   EXPECT_NE(text.find("Broadcast::kPerColumn"), std::string::npos);
+}
+
+TEST(Registry, ProfilersShowOperationAndTypes) {
+  Variant variant = backward(kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kFloat32);
+  variant.broadcast = Broadcast::kPerRow;
+  const Program program = program_of(variant, as_config({}), DeviceKind::kCuda);
+  EXPECT_EQ(program.entry, "dorajit_backward_rows_bf16_bf16_f32_bf16_none_f32");
+  EXPECT_TRUE(program.source.text.starts_with("#define dorajit_kernel " + program.entry + "\n"));
+  EXPECT_EQ(program_of(variant, as_config({}), DeviceKind::kCpu).entry, "");
 }
 
 TEST(Registry, InstantiationContainsBroadcastAndAbsentOperands) {

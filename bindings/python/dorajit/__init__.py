@@ -54,7 +54,7 @@ else:
     from dorajit.operations.warmup import warmup
     from dorajit.own_kernels.kernel import Kernel
     from dorajit.norms.norm import weight_norm
-    from dorajit.layers import linear_operator  # registers the operators of dora_linear under torch.compile
+    from dorajit.layers import gated_mlp_operator, linear_operator  # register the operators for torch.compile
     from dorajit.layers.gated_mlp import Projection, dora_gated_mlp
     from dorajit.layers.explain import ModelDispatch, explain_dispatch
     from dorajit.layers.linear import dora_linear

@@ -51,7 +51,8 @@ class CudaKernel final : public LoadedKernel {
                      driver::FunctionAttribute::kMaxDynamicSharedBytes,
                      max_shared_bytes - static_bytes);
     if (!kernels::template_of(variant()).has_second_stage) return {};
-    DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");
+    DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_,
+                     (entry + "_finish").c_str());
     int compiled_for = 0;
     DORAJIT_CUDA_TRY(driver_, function_get_attribute, &compiled_for,
                      driver::FunctionAttribute::kPtxVersion, finish_);

@@ -80,8 +80,6 @@ def why_apart(layers, x=None):
     Args:
         layers: for each the arguments of linear.prepare without x.
     """
-    if eligibility.is_compiling():
-        return "torch.compile traces the layers one by one"
     if any(bias is not None for _, _, _, _, _, _, bias, *_ in layers):
         return "a layer has a bias"
     weights = [one[1] for one in layers]
@@ -97,8 +95,9 @@ def why_apart(layers, x=None):
 
 
 def at_once(layers, x, activation):
-    """The output of the node, or of launches without a node where no graph is built; a text that tells why if the layers
-    have to be called one by one. `layers` as for why_apart."""
+    """The output of the node, of launches without a node where no graph is built, or of one operator under torch.compile
+    (dorajit.layers.gated_mlp_operator); a text that tells why if the layers have to be called one by one. `layers` as for
+    why_apart."""
     why = why_apart(layers)
     if why is not None:
         return why
@@ -109,6 +108,12 @@ def at_once(layers, x, activation):
             return made
         prepared.append(made)
         x = made.x  # cast once
+    if eligibility.is_compiling():
+        if any(one.dtype is not x.dtype for one in prepared):
+            return _TYPES
+        return torch.ops.dorajit.dora_gated_mlp(
+            x, *[part for one in prepared for part in one.parameters()], [one.scale for one in prepared], activation,
+            prepared[2].keeps_inner)[0]
     calls = [one.call for one in prepared]
     first = prepared[0]
     if any(one.a.dtype is not first.x.dtype for one in calls):
@@ -117,7 +122,7 @@ def at_once(layers, x, activation):
         return "a magnitude of gate or up is 0, whose gradient the node would lose"
     trained = [one for layer in layers for one in layer[2:4]]
     if eligibility.AUTOGRAD not in [one.seen for one in prepared]:
-        out = _forward(first.x, calls, activation, (False,) * 3, True).out
+        out = forward(first.x, calls, activation, (False,) * 3, True).out
     else:
         out = GatedMlp.apply(first.x, calls, activation, *trained, *(one.magnitude for one in calls))
     return out if first.result is first.product else out.to(first.result)
@@ -134,7 +139,7 @@ def _loses_a_gradient(layers, x):
     return found
 
 
-class _Made(NamedTuple):
+class Made(NamedTuple):
     """What a forward pass computes: the output, S, `inner` or None, and masks of the layers, e and u."""
 
     out: Tensor
@@ -145,14 +150,14 @@ class _Made(NamedTuple):
     u: Tensor
 
 
-def _forward(x, calls, activation, keeps, writes_over):
+def forward(x, calls, activation, keeps, writes_over):
     """keeps: for each layer whether `inner` is needed. writes_over: the memory of e is that of the activation's output."""
     gate, up, down = calls
     e, *of_gate = _of_one(x, gate, keeps[0])
     u, *of_up = _of_one(x, up, keeps[1])
     a = _activated(operations[f"gated_{activation}"], e, u, writes_over)
     out, *of_down = _of_one(a, down, keeps[2])
-    return _Made(out, *zip(of_gate, of_up, of_down), e, u)
+    return Made(out, *zip(of_gate, of_up, of_down), e, u)
 
 
 def _of_one(x, call, keeps):
@@ -191,7 +196,7 @@ class GatedMlp(torch.autograd.Function):
         factors = [trained[2 * i:2 * i + 2] for i in range(3)]
         shared = [None if hooks is None else recomputation.share_norms(hooks, is_first, call, *of_call)
                   for call, of_call in zip(calls, factors)]
-        out, lows, inners, masks, e, u = _forward(x, calls, activation, [one and not is_first for one in needed], is_first)
+        out, lows, inners, masks, e, u = forward(x, calls, activation, [one and not is_first for one in needed], is_first)
         for norms, call in zip(shared, calls):
             recomputation.keep_norms(norms, call)
         ctx.set_materialize_grads(False)
@@ -232,21 +237,33 @@ class GatedMlp(torch.autograd.Function):
             calls.append(node.Call(weight, a, b, divisor, gain, scale, base, dropout, None, divisor, lows[i], inners[i],
                                    masks[i]))
         del inners  # so that their memory is free after their last use
-        gate, up, down = calls
-        drops_base = any(_drops_base(call) for call in calls)
+        wanted = of_x, *wanted
         if is_second:
-            return _differentiable(ctx.needs_input_grad, d_out, x, activation, calls, trained)
-        if is_float is not None and not drops_base and node.may_launch():
+            d_x, *found = differentiable(wanted, d_out, x, activation, calls, trained)
+        else:
             writes_over = not (is_watched or _keeps_graph())
-            found = _gradients_at_once(d_out, x, e, u, gate, up, down, trained, (of_x, *wanted),
-                                       f"gated_{activation}_backward", is_float, writes_over)
-            if found is not None:
-                return found[0], None, None, *found[1:]
-        return _gradients((of_x, *wanted), d_out, x, e, u, activation, calls, trained, x_dtype)
+            d_x, *found = gradients(wanted, d_out, x, e, u, activation, calls, trained, is_float, writes_over, x_dtype)
+        return d_x, None, None, *found
 
 
-def _gradients(wanted, d_out, x, e, u, activation, calls, trained, x_dtype):
-    """The gradients of GatedMlp's inputs by the passes of three linear layers and of the activation."""
+def gradients(wanted, d_out, x, e, u, activation, calls, trained, is_float, writes_over, x_dtype):
+    """The gradients of x, A and B of gate, up and down, and their magnitudes; None where they are not wanted.
+
+    Args:
+        trained: these tensors without x.
+        is_float: of node.has_float_products for all three layers; None if they differ.
+        writes_over: the memory of e and u is free.
+    """
+    if is_float is not None and not any(map(_drops_base, calls)) and node.may_launch():
+        found = _gradients_at_once(d_out, x, e, u, *calls, trained, wanted, f"gated_{activation}_backward", is_float,
+                                   writes_over)
+        if found is not None:
+            return found
+    return _by_passes(wanted, d_out, x, e, u, activation, calls, trained, x_dtype)
+
+
+def _by_passes(wanted, d_out, x, e, u, activation, calls, trained, x_dtype):
+    """`gradients` by the passes of three linear layers and of the activation."""
     of_x, *wanted = wanted
     gate, up, down = calls
     a = _activated(operations[f"gated_{activation}"], e, u, False)
@@ -263,7 +280,7 @@ def _gradients(wanted, d_out, x, e, u, activation, calls, trained, x_dtype):
     if of_x:
         d_x = d_x.add_(more)
     (a_gate, b_gate, m_gate), (a_up, b_up, m_up), (a_down, b_down, m_down) = of_gate, of_up, of_down
-    return d_x, None, None, a_gate, b_gate, a_up, b_up, a_down, b_down, m_gate, m_up, m_down
+    return d_x, a_gate, b_gate, a_up, b_up, a_down, b_down, m_gate, m_up, m_down
 
 
 def _of_activation(activation, d_a, e, u, gain):
@@ -289,9 +306,9 @@ def _of_layer(of_x, wanted, trained, i, d_out, x, call, x_dtype):
     return found
 
 
-def _differentiable(needed, d_out, x, activation, calls, trained):
-    """The gradients with their graph, by autograd from the formulas of the three layers."""
-    of_x, _, _, *wanted = needed
+def differentiable(wanted, d_out, x, activation, calls, trained):
+    """`gradients` with their graph, by autograd from the formulas of the three layers."""
+    of_x, *wanted = wanted
     inputs = [one for one, want in zip((x, *trained), (of_x, *wanted)) if want]
 
     def layer(i, given):
@@ -305,7 +322,7 @@ def _differentiable(needed, d_out, x, activation, calls, trained):
     with torch.enable_grad():
         out = layer(2, ACTIVATIONS[activation][0](layer(0, x)) * layer(1, x))
         found = iter(torch.autograd.grad(out, inputs, d_out, create_graph=True))
-    return (next(found) if of_x else None, None, None, *[next(found) if want else None for want in wanted])
+    return [next(found) if want else None for want in (of_x, *wanted)]
 
 
 def _layer_by_layer(x, gate, up, down, activation):

@@ -73,7 +73,10 @@ def at_once(*given, **more):
     torch.compile; a text that tells why if the call has to be composed. The arguments are those of `prepare`. The composed
     call also raises errors for wrong arguments."""
     made = prepare(*given, **more)
-    if type(made) is not Prepared:  # a text, or what the operator returns
+    if type(made) is Traced:
+        return torch.ops.dorajit.dora_linear(made.x, *made.parameters(), made.bias, made.scale, made.dtype,
+                                             made.keeps_inner)[0]
+    if type(made) is not Prepared:  # a text, or the answer to a question
         return made
     x, call, bias, seen, product, result = made
     if seen != AUTOGRAD:
@@ -101,8 +104,37 @@ class Prepared(NamedTuple):
     result: Optional[torch.dtype]
 
 
+class Traced(NamedTuple):
+    """A call that runs as one operator under torch.compile (dorajit.layers.linear_operator).
+
+    Attributes:
+        x, product, bias: in the element type of the product; `product` is the weight.
+        weight, lora_A, lora_B: as given.
+        magnitude: [out].
+        scale: a float.
+        dtype: the element type of the low-rank result.
+    """
+
+    x: Tensor
+    weight: Tensor
+    product: Tensor
+    lora_A: Tensor
+    lora_B: Tensor
+    magnitude: Tensor
+    bias: Optional[Tensor]
+    scale: float
+    dtype: torch.dtype
+
+    def parameters(self):
+        return self.weight, self.product, self.lora_A, self.lora_B, self.magnitude
+
+    @property
+    def keeps_inner(self):
+        return eligibility.builds_graph(self.magnitude)
+
+
 def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None, dropout=None, is_question=False):
-    """A Prepared; a text that tells why if the call has to be composed; under torch.compile the output of one operator.
+    """A Prepared, under torch.compile a Traced; a text that tells why if the call has to be composed.
 
     Args:
         layer: the module whose gain is kept inside dorajit.frozen_weights; None: it is not kept.
@@ -153,8 +185,7 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
             bias = bias.to(x.dtype)
         bias = bias.contiguous()
     if is_traced:
-        return torch.ops.dorajit.dora_linear(x, weight, matrix, lora_A, lora_B, channels, bias, scale, dtype,
-                                             eligibility.builds_graph(channels))[0]
+        return Traced(x, weight, matrix, lora_A, lora_B, channels, bias, scale, dtype)
     a = lora_A if lora_A.dtype is dtype else lora_A.detach().to(dtype)
     b = lora_B if lora_B.dtype is dtype else lora_B.detach().to(dtype)
     divisor = factor = None

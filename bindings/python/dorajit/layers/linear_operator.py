@@ -39,7 +39,7 @@ def _forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, 
         return tuple(one.contiguous() for one in (out, low, inner, call.gain, call.divisor))
 
 
-def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
+def fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     norm.check(weight, lora_A, lora_B)
     checks.same_device(_NAME, weight=weight, x=x)
     rows, columns = weight.shape
@@ -59,7 +59,7 @@ def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, sc
     return out, low, inner, factor, divisor
 
 
-def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
+def in_pytorch(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     """The operator in PyTorch's operations, for torch.func transforms."""
     a, b = lora_A.to(dtype), lora_B.to(dtype)
     of_norm = node.norm_operands(weight, lora_A, lora_B, a, b)
@@ -126,6 +126,6 @@ def _differentiate(ctx, d_out, *_):
 
 
 for _name in _NAME, f"{_NAME}_forward":
-    _library.add(_name, _SCHEMA.replace(_NAME, _name, 1), _forward, _fake_forward)
+    _library.add(_name, _SCHEMA.replace(_NAME, _name, 1), _forward, fake_forward)
 _library.add(f"{_NAME}_backward", _BACKWARD_SCHEMA, _backward, _fake_backward)
-_library.register_node(_NAME, _expression, _differentiate, _save, _ops.dora_linear_forward)
+_library.register_node(_NAME, in_pytorch, _differentiate, _save, _ops.dora_linear_forward)

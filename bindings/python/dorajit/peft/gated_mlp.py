@@ -67,7 +67,7 @@ def at_once(module, x):
     if type(given) is str:
         return given
     made = gated_mlp.at_once(given, x, _activation(module._modules["act_fn"]))
-    if type(made) is not str:
+    if type(made) is not str and not eligibility.is_compiling():
         for layer, *_ in given:
             recomputation.note(layer)
     return made
@@ -89,8 +89,8 @@ def joined(module):
 
 def _layers(module, x):
     """For each layer the arguments of gated_mlp.at_once; a text that tells why they have to be called one by one."""
-    if eligibility.is_compiling() or not state.joins_mlp:
-        return "torch.compile traces the layers, or DORAJIT_MLP=0 or patch_peft(mlp=False) leaves them apart"
+    if not state.joins_mlp:
+        return "DORAJIT_MLP=0 or patch_peft(mlp=False) leaves them apart"
     children = module._modules
     if _activation(children.get("act_fn")) is None:
         return "its activation is not silu or gelu, or has hooks"

@@ -9,12 +9,17 @@ from torch._subclasses import FakeTensorMode
 
 _aten = torch.ops.aten
 _BY_INDEX = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default}
+_ADDMM = getattr(_aten.addmm, "dtype", None)  # with a result of another type, which some versions of PyTorch cannot fake
 
 
 class _Mode(FakeTensorMode):
     """Reads masks that are real, by which models choose elements of fake tensors."""
 
     def dispatch(self, func, types, args=(), kwargs=None):
+        if func is _ADDMM:
+            total, left, right, dtype = args
+            size = left.shape[0], right.shape[1]
+            return super().dispatch(_aten.new_empty.default, types, (total, size), {"dtype": dtype})
         if func in _BY_INDEX:
             found = []
             for one in args[1]:

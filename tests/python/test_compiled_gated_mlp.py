@@ -1,0 +1,133 @@
+"""Gated MLPs under torch.compile: one operator forward and one backward."""
+
+import warnings
+
+import dorajit
+import pytest
+import torch
+from dorajit.layers import gated_mlp_operator
+from observers import Graphs
+from linear_layers import BF16, F32, assert_near
+from test_gated_mlp import ACTIVATIONS, exact, inputs, operands, step
+
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+FORWARD, BACKWARD = "dora_gated_mlp_forward", "dora_gated_mlp_backward"
+E, U, INNER = 1, 2, 3  # outputs of the forward operator
+
+
+def run(x, layers, activation):
+    return dorajit.dora_gated_mlp(x, *layers, activation)
+
+
+def compiled(**options):
+    """(the compiled call, its graphs)."""
+    graphs = Graphs()
+    return torch.compile(run, fullgraph=True, backend=graphs.backend, **options), graphs
+
+
+def gradients(function, x, layers, activation="silu"):
+    out = function(x, layers, activation)
+    return out, *torch.autograd.grad(out, inputs(x, layers), torch.ones_like(out))
+
+
+def all_equal(found, expected):
+    return all(one.dtype is other.dtype and torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("types, is_autocast", [((F32, F32, F32), False), ((BF16, BF16, BF16), False),
+                                                ((BF16, BF16, F32), False), ((BF16, F32, F32), True)])
+def test_compiled_mlp_has_the_bits_of_the_eager_node(device, types, is_autocast, activation):
+    x, layers = operands(device, types)
+    function, graphs = compiled()
+    with torch.autocast(device, dtype=BF16, enabled=is_autocast):
+        out, found = step(x, layers, activation)
+        assert type(out.grad_fn).__name__ == "GatedMlpBackward"
+        assert all_equal(gradients(function, x, layers, activation), (out, *found))
+    assert graphs.operators() == {"forward": [FORWARD], "backward": [BACKWARD]}
+
+
+def test_inner_of_gate_and_up_is_not_saved(device):
+    x, layers = operands(device)
+    function, graphs = compiled()
+    gradients(function, x, layers)
+    saved = graphs.saved(FORWARD)
+    assert {E, U, INNER} <= saved
+    large = [one for graph in graphs.forward for one in graph.output_node().args[0][1:]
+             if one.meta["val"].numel() >= x.numel()]
+    assert len(large) == 4 + 3  # x, e, u, inner of down, and three weights
+
+
+def test_frozen_magnitudes_save_no_inner(device):
+    x, layers = operands(device)
+    for layer in layers:
+        layer.magnitude.requires_grad_(False)
+    expected = gradients(run, x, layers)
+    function, graphs = compiled()
+    assert all_equal(gradients(function, x, layers), expected)
+    assert INNER not in graphs.saved(FORWARD)
+
+
+def test_inference_and_other_sizes(device):
+    x, layers = operands(device)
+    function, graphs = compiled(dynamic=True)
+    with torch.no_grad():
+        for rows in (3, 17):
+            given = torch.randn(rows, x.shape[-1], device=device)
+            assert torch.equal(function(given, layers, "silu"), run(given, layers, "silu"))
+    assert graphs.operators() == {"inference": [FORWARD]}
+
+
+def test_second_order_gradients_of_the_operator(device):
+    x, layers = operands(device)
+    given = [one for layer in layers for one in (layer.weight, layer.weight, layer.lora_A, layer.lora_B, layer.magnitude)]
+    operator = torch.ops.dorajit.dora_gated_mlp(x, *given, [layer.scale for layer in layers], "silu", True)[0]
+    made = []
+    for out in operator, exact(x, layers, "silu")[0]:
+        first, = torch.autograd.grad(out.square().sum(), x, create_graph=True) if out is operator else (None,)
+        made.append(first)
+    torch.autograd.grad(made[0].square().sum(), inputs(x, layers))
+    expected = torch.autograd.grad(run(x, layers, "silu").square().sum(), x, create_graph=True)[0]
+    assert_near([made[0].detach()], [expected.detach().double()], 3e-6)
+
+
+def test_magnitude_of_zero_warns_once(device):
+    gated_mlp_operator._checked.clear()  # of memory that earlier tests have used
+    x, layers = operands(device)
+    with torch.no_grad():
+        layers[0].magnitude[2] = 0
+    function, _ = compiled()
+    with pytest.warns(RuntimeWarning, match="a magnitude of gate_proj or up_proj is 0.*DORAJIT_MLP=0"):
+        found = gradients(function, x, layers)
+    assert all(bool(one.isfinite().all()) for one in found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gradients(function, x, layers)
+
+
+def test_quantities_that_the_operator_lacks_run_layer_by_layer(device):
+    """float32 adapters without autocast."""
+    x, layers = operands(device, (BF16, F32, F32))
+    function, graphs = compiled()
+    assert_near([one.detach() for one in gradients(function, x, layers)],
+                [one.detach().double() for one in gradients(run, x, layers)], 2e-2)
+    assert graphs.operators()["forward"] == ["dora_linear_forward"] * 3
+
+
+def test_compiled_model_of_peft(device):
+    pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+    from test_peft_gated_mlp import IDS, adapted, llama
+    model = adapted(llama, device)
+    ids = IDS.to(device)
+    trained = [one for one in model.parameters() if one.requires_grad]
+
+    def passes(called):
+        loss = called(input_ids=ids, labels=ids, use_cache=False).loss
+        return [loss, *torch.autograd.grad(loss, trained)]
+
+    with dorajit.patch_peft(model, strict=True):
+        expected = passes(model)
+        graphs = Graphs()
+        found = passes(torch.compile(model, backend=graphs.backend))
+        assert graphs.operators()["forward"].count(FORWARD) == 2
+    assert_near([one.detach() for one in found], [one.detach().double() for one in expected], 2e-5)
