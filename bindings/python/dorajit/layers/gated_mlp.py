@@ -23,6 +23,7 @@ from dorajit.layers import linear, node, recomputation
 from dorajit.layers.base_weight import Quantized
 from dorajit.norms import precision
 from dorajit.operations import eligibility, recording, run
+from dorajit.operations.eligibility import AUTOGRAD
 from dorajit.operations.expression import ACTIVATIONS
 from dorajit.operations.table import operations
 
@@ -102,26 +103,25 @@ def at_once(layers, x, activation):
     if why is not None:
         return why
     prepared = []
+    is_traced = eligibility.is_compiling()
     for layer, *parts in layers:
         made = linear.prepare(layer, x, *parts)
         if type(made) is str:
             return made
         prepared.append(made)
         x = made.x  # cast once
-    if eligibility.is_compiling():
-        if any(one.dtype is not x.dtype for one in prepared):
+        if (made.dtype if is_traced else made.call.a.dtype) is not x.dtype and (is_traced or made.seen == AUTOGRAD):
             return _TYPES
+    if is_traced:
         return torch.ops.dorajit.dora_gated_mlp(
             x, *[part for one in prepared for part in one.parameters()], [one.scale for one in prepared], activation,
             prepared[2].keeps_inner)[0]
     calls = [one.call for one in prepared]
     first = prepared[0]
-    if any(one.a.dtype is not first.x.dtype for one in calls):
-        return _TYPES
     if not all(map(_drops_base, calls[:2])) and _loses_a_gradient(layers, first.x):
         return "a magnitude of gate or up is 0, whose gradient the node would lose"
     trained = [one for layer in layers for one in layer[2:4]]
-    if eligibility.AUTOGRAD not in [one.seen for one in prepared]:
+    if AUTOGRAD not in [one.seen for one in prepared]:
         out = forward(first.x, calls, activation, (False,) * 3, True).out
     else:
         out = GatedMlp.apply(first.x, calls, activation, *trained, *(one.magnitude for one in calls))
