@@ -109,7 +109,7 @@ def check_programs(environment):
     program = environment.program("dorajit")
     version = run([program, "--version"], env=environment.variables())
     expect(environment.python("import dorajit; print(dorajit.__version__)") in version, version)
-    expect(environment.python("from dorajit.tools import program; print(program.find())") == str(program),
+    expect(environment.python("from dorajit import program; print(program.find())") == str(program),
            "the package does not find the program that came with it")
     _, doctor = environment.result(program, "doctor", "--json")
     pieces = {piece["subject"]: piece for piece in json.loads(doctor)["pieces"]}

@@ -10,7 +10,6 @@ import pytest
 import reference
 import torch
 from dorajit import control, testing
-from dorajit.layers import tiers
 from reference import SCALE, operands
 
 
@@ -281,7 +280,7 @@ def test_warmup_of_backward_accepts_types_of_gradients(device):
         dorajit.warmup("residual_backward", result, None, gain)
 
 
-# --- budgets and tiers ---------------------------------------------------------------------------
+# --- budgets and ways ----------------------------------------------------------------------------
 
 BUDGETS = [("norm", "PEFT_DORA_NORM_CHUNK_MB"), ("forward", "PEFT_DORA_FWD_CHUNK_MB")]
 
@@ -316,23 +315,26 @@ def test_threshold_variable_with_invalid_value_warns(kind, variable, text, switc
         assert functions(kind)[1]() == 256
 
 
-def way(training):
+NODE, LAUNCH, TORCH = "node", "launch", "torch"
+
+
+def way(launches, training):
     lora = torch.zeros(2, 4, requires_grad=training)
-    return tiers.tier(lora, torch.zeros(2, 4), torch.ones(4))
+    launches()
+    out = dorajit.fused_dora_compose_residual(lora, torch.zeros(2, 4), torch.ones(4), SCALE)
+    return (NODE if out.requires_grad else LAUNCH) if launches() else TORCH
 
 
 @pytest.mark.parametrize("variable, text, training, inference", [
-    (None, None, tiers.TRAINING, tiers.INFERENCE), ("PEFT_DORA_FUSED", "0", tiers.EAGER, tiers.EAGER),
-    ("PEFT_DORA_FUSED", "False", tiers.EAGER, tiers.EAGER),
-    ("PEFT_DORA_FUSED", "TRUE", tiers.TRAINING, tiers.INFERENCE),
-    ("PEFT_DORA_FUSED_BACKWARD", "0", tiers.EAGER, tiers.INFERENCE),
-    ("PEFT_DORA_FUSED_BACKWARD", "1", tiers.TRAINING, tiers.INFERENCE)])
-def test_variables_select_the_tier(switch, variable, text, training, inference):
+    (None, None, NODE, LAUNCH), ("PEFT_DORA_FUSED", "0", TORCH, TORCH), ("PEFT_DORA_FUSED", "False", TORCH, TORCH),
+    ("PEFT_DORA_FUSED", "TRUE", NODE, LAUNCH), ("PEFT_DORA_FUSED_BACKWARD", "0", TORCH, LAUNCH),
+    ("PEFT_DORA_FUSED_BACKWARD", "1", NODE, LAUNCH)])
+def test_variables_select_the_way_of_a_composition(launches, switch, variable, text, training, inference):
     if variable:
         switch(variable, text)
-    assert way(training=True) == training and way(training=False) == inference
+    assert way(launches, training=True) == training and way(launches, training=False) == inference
     with torch.no_grad():
-        assert way(training=True) == inference
+        assert way(launches, training=True) == inference
 
 
 def test_kernels_off_launches_nothing(device, launches, switch):

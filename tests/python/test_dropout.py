@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dorajit.layers import dropout as dropped
-from dorajit import thresholds
+from dorajit import control
 from dorajit.operations import eligibility
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -17,7 +17,7 @@ ROWS, IN, OUT, SCALE = 6, 10, 130, 0.75  # slices of 64, 64 and 2 columns
 @pytest.fixture
 def sliced(monkeypatch):
     """A budget that gives slices of 64 columns for any type."""
-    monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: 64 * ROWS * 2)
+    monkeypatch.setattr(control, "get_dora_forward_threshold_bytes", lambda: 64 * ROWS * 2)
 
 
 def operands(device, dtype=torch.float64, turned=False, grads=(True, True, True)):
@@ -130,7 +130,7 @@ class Products(TorchDispatchMode):
 @pytest.mark.parametrize("rows, out", [(64, 8192), (512, 1000), (5, 70)])
 def test_slices_stay_within_the_budget(device, monkeypatch, rows, out):
     budget = max(rows * out // 3, 64 * rows) * 4
-    monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: budget)
+    monkeypatch.setattr(control, "get_dora_forward_threshold_bytes", lambda: budget)
     monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # ignore the mode that counts bytes
     x = torch.randn(rows, 8, device=device, requires_grad=True)
     lora = torch.randn(rows, out, device=device, requires_grad=True)

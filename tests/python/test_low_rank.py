@@ -118,13 +118,13 @@ def test_compose_low_rank_accepts_single_row_of_any_stride():
 
 @needs_gpu
 def test_layers_raise_errors_of_compose_low_rank(monkeypatch):
-    from dorajit.layers import low_rank
+    from dorajit.operations import compositions
     def fail(*_):
         raise errors.InternalError("planted", 1)
     monkeypatch.setattr(LOW_RANK, "launch", fail)
     low, b, result, gain, _ = operands(9, 24, 5, BF16, BF16, "cuda")
     with pytest.raises(errors.InternalError, match="planted"):
-        low_rank.compose_over(low, b, result, gain, None, SCALE, True)
+        compositions.compose_low_rank(low, b, result, gain, None, SCALE, True)
 
 
 def test_compose_low_rank_with_bad_factors_raises(device):

@@ -5,7 +5,7 @@ import gc
 import dorajit
 import pytest
 import torch
-from dorajit.norms import norm, norm_kernel, precision
+from dorajit.norms import matrix_norms, norm, precision
 from dorajit.operations import eligibility
 from reference import assert_norm, exact_norm
 
@@ -224,7 +224,7 @@ def test_weight_norm_of_transposed_weight_on_a_cpu_copies_columns_that_fit_the_c
 
 def test_weight_norm_of_plain_matrices_is_one_launch(device, launches, monkeypatch):
     given = [torch.nn.Parameter(one) for one in factors(20, 30, 4, device)]
-    expected = norm_kernel.norms(*(one.detach() for one in given), 0.5, 1 << 20, torch.float32)
+    expected = matrix_norms._by_kernel(*(one.detach() for one in given), 0.5, 1 << 20, torch.float32)
     launches()
     monkeypatch.setattr(norm, "_computed", None)
     found = dorajit.weight_norm(*given, 0.5)

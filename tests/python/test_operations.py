@@ -9,7 +9,7 @@ import dorajit
 import pytest
 import torch
 from dorajit import _native, checks
-from dorajit.operations import dispatch, run
+from dorajit.operations import eligibility, run
 from dorajit.operations.table import Operand, Operation, operations
 
 # A low-rank product: no input has the dimensions of its output.
@@ -76,9 +76,9 @@ def test_scalars_are_passed_after_the_outputs():
 
 def test_kernel_accepts_strided_rows_but_not_strided_elements():
     x, a, b, bias = tensors()
-    assert dispatch.plan(LOW_RANK, (x, torch.randn(4, 16)[:, :8], b, bias)).reason is None
-    assert "`A` has strides" in dispatch.plan(LOW_RANK, (x, torch.randn(8, 4).T, b, bias)).reason
-    assert "`bias` has strides" in dispatch.plan(LOW_RANK, (x, a, b, torch.randn(12)[::2])).reason
+    assert eligibility.plan(LOW_RANK, (x, torch.randn(4, 16)[:, :8], b, bias)).reason is None
+    assert "`A` has strides" in eligibility.plan(LOW_RANK, (x, torch.randn(8, 4).T, b, bias)).reason
+    assert "`bias` has strides" in eligibility.plan(LOW_RANK, (x, a, b, torch.randn(12)[::2])).reason
 
 
 def test_explain_dispatch_with_too_many_tensors_raises():

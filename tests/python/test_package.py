@@ -11,8 +11,7 @@ import tarfile
 
 import dorajit
 import pytest
-from dorajit import _native
-from dorajit.tools import program
+from dorajit import _native, program
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = pathlib.Path(dorajit.__file__).parent

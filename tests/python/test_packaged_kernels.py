@@ -8,7 +8,7 @@ import torch
 
 from dorajit.layers import dequantization
 from dorajit.norms import transposed
-from dorajit.tools import program
+from dorajit import program
 
 functional = pytest.importorskip("bitsandbytes.functional", reason="bitsandbytes is not installed")
 

@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 import dorajit
-from dorajit.layers import base_weight, gated_mlp
+from dorajit.layers import gated_mlp, modules
 from peft import LoraConfig, get_peft_model
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaMLP
@@ -224,7 +224,7 @@ def quantized(names=("gate_proj", "up_proj", "down_proj"), compute_dtype=torch.f
 def test_one_dequantized_weight_is_alive_at_a_time(device, monkeypatch, dropout):
     mlp_model = adapted(quantized, device, dropout=dropout)
     made, alive = [], []
-    dense = base_weight.Quantized.dense
+    dense = modules.Quantized.dense
 
     def counted(base):
         if not base.is_dense():
@@ -232,7 +232,7 @@ def test_one_dequantized_weight_is_alive_at_a_time(device, monkeypatch, dropout)
         alive.append(sum(one() is not None for one in made))
         return dense(base)
 
-    monkeypatch.setattr(base_weight.Quantized, "dense", counted)
+    monkeypatch.setattr(modules.Quantized, "dense", counted)
     x = torch.randn(2, 5, SIZES["hidden_size"], device=device, requires_grad=True)
     with dorajit.patch_peft(mlp_model, strict=True):
         mlp_of(mlp_model)(x).sum().backward()

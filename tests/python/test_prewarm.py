@@ -14,9 +14,8 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 pytest.importorskip("transformers")
 
 import dorajit
-from dorajit import testing
+from dorajit import program, testing
 from dorajit.prewarm import models, passes
-from dorajit.tools import program
 
 HERE = pathlib.Path(__file__).parent
 NAMES = ("llama", "qwen3", "gemma3", "gemma3_vision", "mistral3", "mixtral", "qwen3_5", "gpt2", "bert", "vit", "whisper",

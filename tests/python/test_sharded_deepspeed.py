@@ -10,7 +10,7 @@ import ranks as processes
 import sharded_models as models
 import torch
 from dorajit import testing
-from dorajit.peft import declined
+from dorajit.layers import explain
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None,
                                 reason="DeepSpeed is not installed: pip install deepspeed")
@@ -55,7 +55,7 @@ def _train(rank, device, stage, family, checkpointed, dropout):
         after = testing.launch_counts()
         composed = sum(after[op] - before[op] for op in ("compose_inner", "compose_residual", "compose_low_rank"))
         assert composed == models.STEPS * (5 + 4 * checkpointed), "some layers did not run natively"
-        assert not declined.reasons
+        assert not explain.declined
         found = models.trainable(engine.module)
         assert found.keys() == trained.keys()
         with _gathered(found.values()):

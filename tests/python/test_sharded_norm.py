@@ -4,7 +4,7 @@ import dorajit
 import pytest
 import ranks as processes
 import torch
-from dorajit.norms import norm_kernel
+from dorajit.norms import matrix_norms
 from reference import assert_norm, exact_norm
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -119,14 +119,14 @@ def _the_weight_does_not_travel(rank, device):
 def _ranks_need_not_go_the_same_way(rank, device):
     """The kernel may take the part of one rank only."""
     mesh = init_device_mesh(device, (2,))
-    served, norm_kernel.serves = norm_kernel.serves, lambda *of: rank == 0 and served(*of)
+    served, matrix_norms.serves = matrix_norms.serves, lambda *of: rank == 0 and served(*of)
     try:
         for whole in (factors(device), factors(device, 37, 1), factors(device, 40, 90, 5, torch.bfloat16)):
             found = dorajit.weight_norm(distribute_tensor(whole[0], mesh, [COLUMNS]), *whole[1:], SCALE)
             assert_norm(found.full_tensor(), exact_norm(*whole, SCALE))
             assert same_everywhere(found.full_tensor())
     finally:
-        norm_kernel.serves = served
+        matrix_norms.serves = served
 
 
 def _a_weight_that_is_written_to(rank, device):

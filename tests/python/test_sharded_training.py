@@ -9,7 +9,7 @@ import ranks as processes
 import sharded_models as models
 import torch
 from dorajit import testing
-from dorajit.peft import declined
+from dorajit.layers import explain
 from torch import nn
 
 HAS_PEFT = bool(processes._optional("peft"))
@@ -125,7 +125,7 @@ def _train(rank, device, engine, family, checkpointed, dropout):
         after = testing.launch_counts()
         composed = sum(after[op] - before[op] for op in ("compose_inner", "compose_residual", "compose_low_rank"))
         assert composed == models.STEPS * (tokens + 4 + 4 * checkpointed), "some layers did not run natively"
-        assert not declined.reasons
+        assert not explain.declined
         found = spread.trained()
         assert found.keys() == trained.keys()
         for name, one in trained.items():

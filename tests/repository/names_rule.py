@@ -13,9 +13,9 @@ _PACKAGE = "bindings/python/dorajit/"
 # layers and the patch for PEFT, with their settings.
 _ALLOWED = ("bindings/c/operations.cc", "bindings/python/linear",
             "bindings/python/gated_mlp.cc", *(_PACKAGE + name for name in (
-    "__init__.py", "distributed/", "layers/", "nn/", "norms/", "peft/", "prewarm/", "thresholds.py",
+    "__init__.py", "control.py", "distributed/", "layers/", "nn/", "norms/", "peft/", "prewarm/",
     "operations/api.py", "operations/autograd.py", "operations/compositions.py", "operations/expression.py",
-    "operations/gain.py", "operations/torch_library.py", "operations/warmup.py")))
+    "operations/gain.py", "operations/torch_library.py")))
 _LIST = re.compile(r"set\(DORAJIT_OPERATIONS\s+([^)]*?)\s+CACHE")
 # Environment variables keep their names.
 _METHOD = re.compile(r"(?<!peft_)dora(?!jit|_autotune)|(?<!exp)lora", re.IGNORECASE)

@@ -8,14 +8,14 @@ import sys
 
 # From lowest to highest; rooms of one line may import each other.
 ROOMS = (
-    ("fork_lock", "errors", "checks", "control", "thresholds", "_native", "_torch_setup"),
+    ("errors", "checks", "control", "program", "_native", "_torch_setup"),
     ("distributed",),
     ("operations",),
     ("own_kernels",),
     ("norms",),
     ("layers",),
     ("nn", "peft"),
-    ("tools", "testing", "swift"),
+    ("testing", "swift"),
     ("prewarm",),
     ("__init__",),
 )

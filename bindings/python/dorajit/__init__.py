@@ -19,12 +19,11 @@ else:
     _sys.modules.update(_modules)
 
 from dorajit import _native, errors
-from dorajit.tools.cache import cache
-from dorajit.control import (disabled, force_native, set_dropout, set_low_rank_dtype,
-                             tuning)
+from dorajit.control import disabled, force_native, set_dropout, set_low_rank_dtype, tuning
 from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error, FallbackError,
                             InternalError, InvalidArgumentError, NoCompilerError, NoDriverError,
                             OutOfMemoryError, UnsupportedError, WrongDeviceError)
+from dorajit.program import cache
 
 __version__ = _native.__version__
 
@@ -47,22 +46,20 @@ if _torch is None:
 else:
     from dorajit import _torch_setup  # passes PyTorch's functions to the extension before the first call
     from dorajit import testing
-    from dorajit.operations.dispatch import Dispatch
+    from dorajit.control import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,
+                                 get_dora_norm_threshold_bytes, get_dora_norm_threshold_mb, invalidate_environment,
+                                 set_dora_forward_threshold_mb, set_dora_norm_threshold_mb)
+    from dorajit.operations.eligibility import Dispatch
     from dorajit.operations.api import (FusedDoRAComposeFunction, compose_backward, fused_dora_compose,
                                         fused_dora_compose_autograd, fused_dora_compose_residual,
-                                        fused_dora_forward_and_inner, fused_norm_assembly)
-    from dorajit.operations.warmup import warmup
-    from dorajit.own_kernels.kernel import Kernel
+                                        fused_dora_forward_and_inner, fused_norm_assembly, warmup)
+    from dorajit.own_kernels import Kernel
     from dorajit.norms.norm import weight_norm
     from dorajit.layers import gated_mlp_operator, linear_operator  # register the operators for torch.compile
     from dorajit.layers.gated_mlp import Projection, dora_gated_mlp
     from dorajit.layers.explain import ModelDispatch, explain_dispatch
     from dorajit.layers.linear import dora_linear
     from dorajit.norms.frozen import frozen_weights
-    from dorajit.thresholds import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,
-                                    get_dora_norm_threshold_bytes, get_dora_norm_threshold_mb,
-                                    invalidate_environment, set_dora_forward_threshold_mb,
-                                    set_dora_norm_threshold_mb)
     from dorajit import nn
     from dorajit.peft import patch_peft
     from dorajit.prewarm.passes import prewarm

@@ -1,8 +1,16 @@
 """Passes the loaded PyTorch's functions and types to the extension module, which is compiled without PyTorch."""
 
 import torch
+from torch.autograd import forward_ad
 
 from dorajit import _native, errors
+
+# What observes single operations: dispatch modes, modes before autograd (make_fx), torch.jit.trace, and torch.func
+# transforms. For each kind a function, its result while there is none, and its argument if it takes one.
+_OBSERVERS = [(torch._C._len_torch_dispatch_stack, 0),
+              (torch._C._dispatch_tls_is_dispatch_key_included, False, torch._C.DispatchKey.PreDispatch),
+              (torch._C._is_tracing, False),
+              (torch._C._functorch.maybe_current_level, None)]
 
 
 def configure(exchange_api):
@@ -27,6 +35,12 @@ def configure(exchange_api):
         exchange_api=exchange_api,
         make_exception=errors.from_status)
 
+    _native.configure_eligibility(
+        tensor=torch.Tensor,
+        parameter=torch.nn.Parameter,
+        is_grad_enabled=torch.is_grad_enabled,
+        signs=_OBSERVERS,
+        forward_ad=vars(forward_ad))
     _native.configure_products(torch._C._nn.linear, torch.mm, torch.addmm, torch.float32,
                                lambda view: torch.ops.aten._unsafe_view(view, view.shape))
 

@@ -1,6 +1,6 @@
-"""Switches: whether kernels are used, and how problems without a winner are tuned.
+"""Settings: whether kernels are used, the memory of temporaries, and how problems without a winner are tuned.
 
-All switches apply to the whole process, like those of torch.backends, because autograd runs backward passes
+All settings apply to the whole process, like those of torch.backends, because autograd runs backward passes
 on other threads than the one that called forward.
 """
 
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from dorajit import _native, fork_lock
+from dorajit import _native
 
 # Computations with different results between which the user chooses; the first one is the default. Each has an attribute
 # of `state`, an environment variable, and a parameter of patch_peft of this name.
@@ -26,6 +26,17 @@ _SETTINGS = {"enabled": ("PEFT_DORA_FUSED", _FLAG, True),
              **{name: (f"DORAJIT_{name.upper()}", dict(zip(values, values)), values[0])
                 for name, values in CHOICES.items()}}
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
+_DEFAULT_MB, _VALID_MB = 256, range(16, 65537)
+_NORM, _FORWARD = "PEFT_DORA_NORM_CHUNK_MB", "PEFT_DORA_FWD_CHUNK_MB"
+_thresholds = {}  # variable -> MB; read at first use, and again after invalidate_environment()
+
+
+def fork_lock(kind=threading.Lock):
+    """A lock of this kind that is released in a forked process, where the thread that held it may not exist."""
+    made = kind()
+    # The method that Python's standard library uses for its own locks; there is no public one.
+    os.register_at_fork(after_in_child=made._at_fork_reinit)
+    return made
 
 
 class Switch:
@@ -37,7 +48,7 @@ class Switch:
         self._apply = apply     # called with each new value
         self._value = value     # the value outside of contexts
         self._overrides = []    # (value, thread), in the order of entering
-        self._lock = fork_lock.make(threading.RLock)
+        self._lock = fork_lock(threading.RLock)
         os.register_at_fork(after_in_child=self._forked)
 
     def set(self, value):
@@ -170,3 +181,83 @@ def tuning(policy: str) -> AbstractContextManager[None]:
         raise ValueError(f"tuning: argument `policy` is {policy!r}; give one of "
                          f"{', '.join(map(repr, _TUNE_POLICIES))}")
     return _tune_policy.override(_TUNE_POLICIES[policy])
+
+
+def _threshold(name):
+    mb = _thresholds.get(name)
+    if mb is None:
+        text = os.environ.get(name, "").strip() or str(_DEFAULT_MB)
+        mb = int(text) if text.isdecimal() else None
+        if mb not in _VALID_MB:
+            warnings.warn(f"environment variable {name} is {text!r}; give a whole number of MB from {_VALID_MB[0]} to "
+                          f"{_VALID_MB[-1]}. {_DEFAULT_MB} is used", RuntimeWarning, stacklevel=3)
+            mb = _DEFAULT_MB
+        mb = _thresholds.setdefault(name, mb)  # another thread may have called a setter
+    return mb
+
+
+def _set_threshold(function, name, mb):
+    if type(mb) is not int or mb not in _VALID_MB:
+        raise ValueError(f"{function}: argument `mb` is {mb!r}; give a whole number from {_VALID_MB[0]} to {_VALID_MB[-1]}")
+    os.environ[name] = str(mb)
+    _thresholds[name] = mb
+
+
+def set_dora_norm_threshold_mb(mb: int) -> None:
+    """Sets PEFT_DORA_NORM_CHUNK_MB, the memory for temporaries of one weight norm.
+
+    Args:
+        mb: a whole number of MB (2^20 bytes).
+
+    Raises:
+        ValueError: `mb` is not a whole number from 16 to 65536.
+    """
+    _set_threshold("set_dora_norm_threshold_mb", _NORM, mb)
+
+
+def get_dora_norm_threshold_mb() -> int:
+    """The memory for temporaries of one weight norm, in MB (2^20 bytes); 256 unless set."""
+    return _threshold(_NORM)
+
+
+def get_dora_norm_threshold_bytes() -> int:
+    """get_dora_norm_threshold_mb in bytes."""
+    return get_dora_norm_threshold_mb() << 20
+
+
+def set_dora_forward_threshold_mb(mb: int) -> None:
+    """Sets PEFT_DORA_FWD_CHUNK_MB, the memory of one slice of the base result under dropout.
+
+    Args:
+        mb: a whole number of MB (2^20 bytes).
+
+    Raises:
+        ValueError: `mb` is not a whole number from 16 to 65536.
+    """
+    _set_threshold("set_dora_forward_threshold_mb", _FORWARD, mb)
+
+
+def get_dora_forward_threshold_mb() -> int:
+    """The memory of one slice of the base result under dropout, in MB (2^20 bytes); 256 unless set."""
+    return _threshold(_FORWARD)
+
+
+def get_dora_forward_threshold_bytes() -> int:
+    """get_dora_forward_threshold_mb in bytes."""
+    return get_dora_forward_threshold_mb() << 20
+
+
+def norm_bytes(chunk_mb):
+    """The budget of one norm in bytes: that of the call, else the threshold."""
+    if chunk_mb is None:
+        return get_dora_norm_threshold_bytes()
+    if isinstance(chunk_mb, bool) or not isinstance(chunk_mb, int) or chunk_mb < 1:
+        raise ValueError(f"weight_norm: argument `chunk_mb` is {chunk_mb!r}; give a whole number of "
+                         "MB, 1 or more")
+    return chunk_mb << 20
+
+
+def invalidate_environment() -> None:
+    """Discards the cached values of PEFT_DORA_*, so that the next use reads the environment again."""
+    _thresholds.clear()
+    state.read_environment()

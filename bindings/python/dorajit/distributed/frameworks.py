@@ -60,20 +60,6 @@ def _is_flattened(tensor):
             or base is not None and getattr(base, "_fsdp_flattened", False))
 
 
-def writes_unseen(*weights):
-    """Whether a framework may change elements of one of the tensors without incrementing its version.
-
-    FSDP gathers into the same memory again and keeps the tensor's version. Plain parameters do not
-    show whether they belong to fully_shard, so in a process that uses it any may.
-    """
-    if _is_fsdp2_in_use():
-        return True
-    for one in weights:
-        if "ds_id" in one.__dict__ or _is_flattened(one):
-            return True
-    return False
-
-
 def missing(tensor, least_dims=0):
     """A message with the remedy if this process does not have all elements of a tensor; None if it does.
 

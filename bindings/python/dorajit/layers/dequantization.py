@@ -7,12 +7,10 @@ offset (arXiv:2305.14314, section 3). Each step is rounded as by bitsandbytes, s
 
 import functools
 
-import torch
-
 from dorajit import errors
 from dorajit.control import state
 from dorajit.operations import recording
-from dorajit.own_kernels.kernel import Kernel
+from dorajit.own_kernels import Kernel
 
 _WEIGHTS = 16  # of a thread
 _BLOCK = 256

@@ -5,6 +5,7 @@ methods that find a layer's parts), which return the reason as text. This module
 """
 
 import collections
+import warnings
 from typing import Optional, Sequence, Union, overload
 
 import torch
@@ -14,8 +15,8 @@ from dorajit import checks
 from dorajit.control import state
 from dorajit.distributed import gather
 from dorajit.layers import linear
-from dorajit.operations import dispatch, eligibility
-from dorajit.operations.dispatch import Dispatch
+from dorajit.operations import eligibility
+from dorajit.operations.eligibility import Dispatch
 from dorajit.operations.gain import HALVES
 from dorajit.operations.table import operations
 
@@ -24,6 +25,7 @@ _JOINED = "one autograd node with the other layers of a gated MLP"
 NO_NODE = "convolutions and embeddings have no node"
 joiners = []  # functions: a module -> the names of its children that run as one node together
 readers = []  # functions: a module -> (Dispatch, magnitudes), or None if it is no DoRA layer that they know
+declined = {}  # reason -> number of calls that were left to PEFT
 
 
 class ModelDispatch(dict[str, Dispatch]):
@@ -81,6 +83,13 @@ def of_model(model):
         for child in (child for join in joiners for child in join(module)):
             found[f"{name}.{child}" if name else child] = Dispatch(NODE, _JOINED)
     return found
+
+
+def note_declined(reason):
+    """Counts a call that was left to PEFT; warns once per reason."""
+    declined[reason] = declined.get(reason, 0) + 1
+    if declined[reason] == 1:
+        warnings.warn(f"dorajit.patch_peft: left to PEFT: {reason}", RuntimeWarning, stacklevel=5)
 
 
 def of_parts(module, parts):
@@ -142,14 +151,13 @@ def explain_dispatch(lora: Union[Tensor, nn.Module, None], base: Optional[Tensor
         raise TypeError(f"explain_dispatch: {operation} has {count} tensors, not {len(given)}")
     checks.operands(operation, described, inputs)
     tensors = described.given(inputs).values()
-    reason = eligibility.why_expression(*tensors) or eligibility.why_switched_off(
-        *(tensors if described.is_composition else ()))
+    reason = eligibility.why_torch(described, tensors)
     if reason is not None:
-        return dispatch.Dispatch("torch", reason)
-    answer = dispatch.plan(described, inputs)
+        return Dispatch("torch", reason)
+    answer = eligibility.plan(described, inputs)
     if answer.reason is None:
-        return dispatch.Dispatch("native", "a kernel takes other views of the tensors" if answer.changed
+        return Dispatch("native", "a kernel takes other views of the tensors" if answer.changed
                                  else "a kernel takes the tensors as they are")
     if described.makes_gradients and answer.strides_only:
-        return dispatch.Dispatch("native", f"a kernel takes compact copies: {answer.reason}")
-    return dispatch.Dispatch("torch", answer.reason)
+        return Dispatch("native", f"a kernel takes compact copies: {answer.reason}")
+    return Dispatch("torch", answer.reason)

@@ -20,7 +20,7 @@ from torch import Tensor
 from dorajit import _native
 from dorajit.control import state
 from dorajit.layers import linear, node, recomputation
-from dorajit.layers.base_weight import Quantized
+from dorajit.layers.modules import Quantized
 from dorajit.norms import precision
 from dorajit.operations import eligibility, recording, run
 from dorajit.operations.eligibility import AUTOGRAD

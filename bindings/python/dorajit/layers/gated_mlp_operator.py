@@ -13,7 +13,7 @@ import torch
 
 from dorajit.layers import gated_mlp, linear_operator, node
 from dorajit.norms import norm, precision
-from dorajit.operations import gain, registration
+from dorajit.operations import torch_library
 from dorajit.operations.expression import ACTIVATIONS
 
 _NAME = "dora_gated_mlp"
@@ -32,7 +32,7 @@ _BACKWARD_SCHEMA = (f"{_NAME}_backward(Tensor d_out, Tensor x, Tensor e, Tensor 
                     f"{_tensors('product', 'lora_A', 'lora_B', 'magnitude', 'low', 'gain', 'divisor')}, float[] scales, "
                     "str activation, bool[] wanted) -> Tensor[]")
 _ops = torch.ops.dorajit
-_library = registration.Library("dorajit", "FRAGMENT")
+_library = torch_library.Library("dorajit", "FRAGMENT")
 _checked = set()  # addresses of magnitudes that were looked at
 
 

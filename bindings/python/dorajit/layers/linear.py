@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dorajit import checks
-from dorajit.layers import node, tiers
-from dorajit.layers.base_weight import Quantized, dense
+from dorajit.layers import node
+from dorajit.layers.modules import Quantized, dense
 from dorajit.norms import frozen, norm, precision
-from dorajit.operations import eligibility, gain
+from dorajit.operations import api, eligibility, gain
 from dorajit.control import state
 from dorajit.operations.eligibility import AUTOGRAD, NOBODY, SOMEBODY
 
@@ -133,13 +133,13 @@ class Traced(NamedTuple):
         return eligibility.builds_graph(self.magnitude)
 
 
-def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None, dropout=None, is_question=False):
+def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, kept=None, dropout=None, is_question=False):
     """A Prepared, under torch.compile a Traced; a text that tells why if the call has to be composed.
 
     Args:
         layer: the module whose gain is kept inside dorajit.frozen_weights; None: it is not kept.
         weight: a matrix, or a Quantized.
-        gains: a function that returns (divisor, gain), for a caller that caches them; None: they are computed.
+        kept: where the gain is kept; None: in the layer's scopes.
         dropout: the active Dropout, or None.
         is_question: nothing is computed, and the result is (element type of the base product, that of the low-rank
             product) if the call does not have to be composed.
@@ -153,7 +153,7 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     is_traced = _is_compiling()
     if is_traced and (base is not None or dropout is not None or (bias is not None and bias.requires_grad)):
         return "torch.compile traces a quantized base, dropout or a trained bias; leave out torch.compile"
-    seen = _who_sees_traced(tensors, gains) if is_traced else _who_sees(*tensors, scale)
+    seen = _who_sees_traced(tensors) if is_traced else _who_sees(*tensors, scale)
     if seen == SOMEBODY:
         return "a mode, a tracer, a transform or a subclass of torch.Tensor observes the layer"
     if seen == AUTOGRAD and (not state.fused_backward or (base is None and weight.requires_grad)):
@@ -189,14 +189,12 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     a = lora_A if lora_A.dtype is dtype else lora_A.detach().to(dtype)
     b = lora_B if lora_B.dtype is dtype else lora_B.detach().to(dtype)
     divisor = factor = None
-    if gains is not None:
-        divisor, factor = gains(layer, weight, lora_A, lora_B, channels, scale)
-    else:
-        kept = layer if layer is None else frozen.of(layer)
-        if kept is not None:
-            operands = weight if base is None else base.stored, lora_A, lora_B, magnitude
-            divisor, factor = kept.made(operands, (scale, dtype), lambda: norm.divisor_and_gain(
-                *node.norm_operands(dense(weight), lora_A, lora_B, a, b), channels, scale))
+    if kept is None and layer is not None:
+        kept = frozen.of(layer)
+    if kept is not None:
+        operands = weight if base is None else base.stored, lora_A, lora_B, magnitude
+        divisor, factor = kept.made(operands, (scale, dtype), lambda: norm.divisor_and_gain(
+            *node.norm_operands(dense(weight), lora_A, lora_B, a, b), channels, scale))
     call = node.Call(matrix, a, b, divisor, factor, scale, base, dropout)
     if base is not None:
         # If the gain was kept and no graph is built, the base layer's own product is the faster one. On a CPU that of
@@ -225,11 +223,10 @@ def _check_bias(bias, x, weight):
                            "both one type")
 
 
-def _who_sees_traced(tensors, gains):
-    """eligibility.who_sees under torch.compile. The operator computes norms and gain itself, and takes only
-    matrices."""
-    if (gains is not None or any(type(one) not in checks.PLAIN for one in tensors)
-            or any(one.dim() != 2 for one in tensors[1:4]) or eligibility.why_expression(*tensors) is not None):
+def _who_sees_traced(tensors):
+    """eligibility.who_sees under torch.compile. The operator takes only matrices."""
+    if (any(type(one) not in checks.PLAIN for one in tensors) or any(one.dim() != 2 for one in tensors[1:4])
+            or eligibility.why_expression(*tensors) is not None):
         return SOMEBODY
     return AUTOGRAD if eligibility.builds_graph(*tensors) else NOBODY
 
@@ -245,4 +242,4 @@ def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
         lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
         norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
     factor = gain.gain(magnitude, norms).reshape(-1)
-    return tiers.total(lora, result, factor, scale, bias).to(result.dtype)
+    return api.fused_dora_compose_residual(lora, result, factor, scale, bias).to(result.dtype)

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from dorajit import checks
-from dorajit.layers import linear, node
+from dorajit.layers import node
 from dorajit.norms import norm, precision
-from dorajit.operations import expression, gain, registration
+from dorajit.operations import expression, gain, torch_library
 
 _NAME = "dora_linear"
 _SCHEMA = (f"{_NAME}(Tensor x, Tensor weight, Tensor product_weight, Tensor lora_A, Tensor lora_B, Tensor magnitude, "
@@ -23,7 +23,7 @@ _BACKWARD_SCHEMA = (f"{_NAME}_backward(Tensor d_out, Tensor? x, Tensor weight, T
                     "Tensor magnitude, Tensor? low, Tensor? inner, Tensor gain, Tensor? divisor, float scale, "
                     "ScalarType dtype, ScalarType x_dtype, bool[] wanted) -> Tensor[]")
 _ops = torch.ops.dorajit
-_library = registration.Library("dorajit", "FRAGMENT")
+_library = torch_library.Library("dorajit", "FRAGMENT")
 
 
 # --- the forward pass ----------------------------------------------------------------------------

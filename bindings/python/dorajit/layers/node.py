@@ -3,13 +3,13 @@
     out = g * (x W^T + s S B^T) + bias,    S = x A^T,    g = magnitude / ||W + s B A||
 
 Forward has four launches: norms and gain, x W^T, S, and the composition with S B^T, which is written over the base
-result (five launches where S B^T is a separate product; dorajit.layers.low_rank). Backward computes u = g * d_out and
+result (five launches where S B^T is a separate product; dorajit.operations.compositions). Backward computes u = g * d_out and
 the gradient of the magnitude in one pass over the activations. The other gradients are matrix products that include the
 scale:
 
     d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
 
-Dropout has two meanings, both with x~ = mask * x / (1 - p) (dorajit.layers.masks):
+Dropout has two meanings, both with x~ = mask * x / (1 - p) (dorajit.layers.dropout):
 
     low_rank    S = x~ A^T,    d_A = s t^T x~,    d_x = u W + s mask * (t A) / (1 - p)
     PEFT's      out = x W^T + (g - 1) x~ W^T + g s S B^T + bias
@@ -25,9 +25,9 @@ import torch.nn.functional as F
 
 from dorajit import _native, errors
 from dorajit.control import state
-from dorajit.layers import low_rank, recomputation
-from dorajit.norms import norm, norm_kernel, precision
-from dorajit.operations import autograd, dispatch, eligibility, expression
+from dorajit.layers import recomputation
+from dorajit.norms import matrix_norms, norm, precision
+from dorajit.operations import autograd, compositions, eligibility, expression
 
 _NAMES = "weight", "lora_A", "lora_B"
 _is_compiling = eligibility.is_compiling
@@ -113,7 +113,7 @@ def forward(x, call, bias, keeps_inner):
     if result._is_view():
         result = torch.ops.aten._unsafe_view(result, result.shape)
     low = F.linear(dropped if dropped.dtype is a.dtype else dropped.to(a.dtype), a)
-    out, inner = low_rank.compose_over(low, call.b, result, call.gain, bias, call.scale, keeps_inner)
+    out, inner = compositions.compose_low_rank(low, call.b, result, call.gain, bias, call.scale, keeps_inner)
     if rest is not None:
         _rows(out).addmm_(_rows(rest), call.weight.t())
     return out, low, inner, mask
@@ -127,7 +127,7 @@ def _compute_gain(call):
     call.divisor, call.gain = norm.divisor_and_gain(*call.of_norm, call.magnitude, call.scale)
 
 
-_native.configure_linear(norm_kernel.gain_type, low_rank.serves, _compute_gain)
+_native.configure_linear(matrix_norms.gain_type, compositions.serves_low_rank, _compute_gain)
 
 
 class DoraLinear(torch.autograd.Function):
@@ -290,9 +290,9 @@ def formula(x, lora_A, lora_B, magnitude, bias, call, mask):
 def gradients(wanted, d_out, x, mask, call, trained, x_dtype):
     """`differentiate` without a graph."""
     types = [None if one is None else one.dtype for one in trained]
-    d_out = dispatch.with_rows(d_out)
+    d_out = eligibility.with_rows(d_out)
     of_x, of_a, of_b, of_magnitude, of_bias = wanted
-    weight, a, b, scale, dropout = call.weight, call.a, call.b, call.scale, call.dropout
+    a, b, scale, dropout = call.a, call.b, call.scale, call.dropout
     dtype = a.dtype
     of_both = of_x or of_a or of_b
     is_mixed = dtype is not x_dtype

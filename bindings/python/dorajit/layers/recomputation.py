@@ -4,7 +4,7 @@ import weakref
 
 import torch
 
-from dorajit.norms import weight_state
+from dorajit.norms import frozen
 
 _norms = weakref.WeakKeyDictionary()  # checkpoint -> id of A -> Norms of its first run, or None for a layer called twice
 _running = weakref.WeakKeyDictionary()  # pack hook of a checkpoint -> weak reference to a layer that ran inside it
@@ -41,7 +41,7 @@ def share_norms(hooks, is_first, call, lora_A, lora_B):
         return None
     checkpoint = _checkpoint_of(hooks)
     operands = call.of_norm[0] if call.base is None else call.base.stored, lora_A, lora_B, call.magnitude
-    key = weight_state.key(operands, (call.scale, call.a.dtype))
+    key = frozen.key_of(operands, (call.scale, call.a.dtype))
     if checkpoint is None or key is None:
         return None
     if is_first:

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from dorajit.layers import tiers
 from dorajit.nn import layer
+from dorajit.operations import api
 
 
 class _DoRAConv(layer.DoRALayer):
@@ -36,9 +36,9 @@ class _DoRAConv(layer.DoRALayer):
             raise self._shape_error(x, "give it a batch dimension")
         return self._adapted(x, result)
 
-    def _delta_of_dropped(self, x, lora, gain, fresh):
-        base = self.base_layer
-        return tiers.delta(lora, base._conv_forward(x, base.weight.to(x.dtype), None), gain, self.scaling, fresh)
+    def _delta_of_dropped(self, x, lora, gain):
+        base = self.base_layer._conv_forward(x, self.base_layer.weight.to(x.dtype), None)
+        return api.fused_dora_compose_autograd(lora, base, gain, self.scaling)
 
 
 class DoRAConv1d(_DoRAConv):

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dorajit.layers import tiers
 from dorajit.nn import layer
 from dorajit.norms import precision
+from dorajit.operations import api
 
 
 class DoRAEmbedding(layer.DoRALayer):
@@ -60,4 +60,4 @@ class DoRAEmbedding(layer.DoRALayer):
                             scale_grad_by_freq=base.scale_grad_by_freq)
         with precision.of_adapter(result):
             lora, factor = found @ self.lora_embedding_B.T, self.gain()
-        return tiers.total(lora, result, factor, self.scaling).to(result.dtype)
+        return api.fused_dora_compose_residual(lora, result, factor, self.scaling).to(result.dtype)

@@ -7,12 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from dorajit.control import state
-from dorajit.layers import explain, masks, tiers
-from dorajit.norms import frozen, norm, precision
-from dorajit.operations import gain
+from dorajit.layers import dropout as dropouts
+from dorajit.layers import explain
+from dorajit.norms import dtensor_norm, frozen, norm, precision
+from dorajit.operations import api, expression, gain
 from dorajit.operations.gain import HALVES
-from dorajit.nn import merging
 from dorajit.distributed import frameworks, gather
+
+_ROWS_AT_ONCE = 1024  # of a merged weight
 
 
 def of_base(name):
@@ -128,7 +130,7 @@ class DoRALayer(nn.Module):
         with gather.whole(self):
             weight, a, b = operands = self._factors()
             factors = norm.factors_of_layer(weight, a, b)
-            norms = frozen.made(self, operands, (self.scaling, factors[0].dtype),
+            norms = frozen.made(frozen.of(self), operands, (self.scaling, factors[0].dtype),
                                 lambda: norm.weight_norm(weight, *factors, self.scaling))
             return gain.gain(self.lora_magnitude_vector, norms)
 
@@ -148,15 +150,15 @@ class DoRALayer(nn.Module):
             given = self.lora_dropout(given)
         if not self._drops or state.dropout == "low_rank":
             lora = self.lora_B(self.lora_A(given))
-            return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result))
+            return api.fused_dora_compose_residual(lora, result, self.gain(), self.scaling, self._bias(result))
         given, factor = self.lora_dropout(given), self.gain()
-        lora, fresh = self.lora_B(self.lora_A(given)), tiers.is_fresh(self.lora_B)
+        lora = self.lora_B(self.lora_A(given))
         if gather.is_here(self.base_layer.weight):
-            delta = self._delta_of_dropped(given, lora, factor, fresh)
+            delta = self._delta_of_dropped(given, lora, factor)
         else:  # the module's own forward gathers its weight, also for the backward pass
             base = self.base_layer(given.to(x.dtype)).to(lora.dtype)
-            base = tiers.without_bias(base, self._bias(base), factor)
-            delta = tiers.delta(lora, base, factor, self.scaling, fresh)
+            base = expression.without_bias(base, self._bias(base), factor)
+            delta = api.fused_dora_compose_autograd(lora, base, factor, self.scaling)
         return result + delta
 
     def _parts(self, x):
@@ -165,7 +167,7 @@ class DoRALayer(nn.Module):
 
     @property
     def _drops(self):
-        return self.training and masks.drops(self.lora_dropout)
+        return self.training and dropouts.drops(self.lora_dropout)
 
     @torch.no_grad()
     def merge(self, keep: bool = True) -> None:
@@ -185,10 +187,10 @@ class DoRALayer(nn.Module):
         if self.merged:
             raise RuntimeError(f"{type(self).__name__}.merge: the adapter is merged already; call unmerge() first")
         weight = self.base_layer.weight
-        merging.require_stored(type(self).__name__ + ".merge", self.base_layer)
+        _require_stored(type(self).__name__ + ".merge", self.base_layer)
         gather.require_writable(type(self).__name__ + ".merge", "base_layer.weight", weight)
-        merged = merging.merged(*self._factors(), self.gain(), self.scaling)
-        if not merging.is_finite(merged, weight):
+        merged = _merged(*self._factors(), self.gain(), self.scaling)
+        if not _is_finite(merged, weight):
             raise ValueError(f"{type(self).__name__}.merge: the merged weight is not finite; look for "
                              "NaNs in `base_layer`, `lora_A`, `lora_B` and `lora_magnitude_vector`")
         here = frameworks.local(weight)
@@ -244,3 +246,43 @@ class DoRALayer(nn.Module):
 
     def extra_repr(self):
         return f"rank={self.rank}, scaling={self.scaling:g}, merged={self.merged}"
+
+
+def _merged(weight, a, b, gain, scaling):
+    """gain * (W + s B A), as a matrix of the weight's element type.
+
+    Args:
+        weight, a, b, gain: as for the norm. If the weight is a DTensor, the result is for its local part.
+        scaling: s.
+    """
+    if frameworks.is_dtensor(weight):
+        weight, a, b, here = dtensor_norm.operands(weight, a, b)
+        gain = gain.full_tensor() if frameworks.is_dtensor(gain) else gain
+        gain = gain.reshape(-1)[here.rows.to(gain.device)]
+    weight, a, b = (one.detach().flatten(1) for one in (weight, a, b))
+    gain = gain.reshape(-1, 1)
+    result = torch.empty_like(weight)
+    with precision.full(weight.device.type):
+        for start in range(0, weight.shape[0], _ROWS_AT_ONCE):
+            rows, wide = slice(start, start + _ROWS_AT_ONCE), gain.dtype
+            dense = torch.addmm(weight[rows].to(wide), b[rows].to(wide), a.to(wide), alpha=scaling)
+            result[rows] = dense.mul_(gain[rows]).to(result.dtype)
+    return result
+
+
+def _require_stored(function, base_layer):
+    """Raises ValueError if the weight is recomputed for each pass, so that a merged weight would be overwritten."""
+    names = dict(base_layer.named_parameters(recurse=False))
+    is_made_of_others = "weight" not in names and any(name.startswith("weight_") for name in names)
+    if is_made_of_others or torch.nn.utils.parametrize.is_parametrized(base_layer, "weight"):
+        raise ValueError(f"{function}: the weight of `base_layer` is computed from other parameters; "
+                         "remove what computes it first (torch.nn.utils.parametrize."
+                         "remove_parametrizations, prune.remove, remove_weight_norm)")
+
+
+def _is_finite(rows, weight):
+    """Whether all elements are finite, on all ranks that share the weight."""
+    infinite = (~torch.isfinite(rows).all()).to(torch.float32)
+    if frameworks.is_dtensor(weight):
+        dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
+    return not infinite

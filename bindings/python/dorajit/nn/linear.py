@@ -2,8 +2,7 @@
 
 from torch import Tensor, nn
 
-from dorajit.layers import dropout as sliced
-from dorajit.layers import linear, masks, plain_linear
+from dorajit.layers import dropout, linear, modules
 from dorajit.nn import layer
 
 
@@ -41,8 +40,8 @@ class DoRALinear(layer.DoRALayer):
 
     def _parts(self, x):
         """The arguments of linear.at_once; a text that tells why not if the layer has to run as separate module calls."""
-        a, b = plain_linear.factors(self.lora_A, self.lora_B)
-        weight, bias = plain_linear.weight_and_bias(self.base_layer)
+        a, b = modules.factors(self.lora_A, self.lora_B)
+        weight, bias = modules.weight_and_bias(self.base_layer)
         magnitude = self._parameters.get("lora_magnitude_vector")
         if a is None:
             return b
@@ -52,10 +51,10 @@ class DoRALinear(layer.DoRALayer):
             return "the magnitude is not a parameter of the layer"
         dropped = None
         if self._drops:
-            dropped = masks.of_module(self.lora_dropout, a.dtype)
+            dropped = dropout.of_module(self.lora_dropout, a.dtype)
             if type(dropped) is str:
                 return dropped
         return self, x, weight, a, b, magnitude, self.scaling, bias, None, dropped
 
-    def _delta_of_dropped(self, x, lora, gain, fresh):
-        return sliced.delta(x, self.base_layer.weight, lora, gain, self.scaling, fresh)
+    def _delta_of_dropped(self, x, lora, gain):
+        return dropout.delta(x, self.base_layer.weight, lora, gain, self.scaling)

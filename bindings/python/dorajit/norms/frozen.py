@@ -1,4 +1,5 @@
-"""Scopes in which weights are not written, so that layers can cache norms and gains."""
+"""Values that are cached until weights change, and scopes in which weights are not written, so that layers can cache norms
+and gains."""
 
 import contextlib
 import weakref
@@ -6,11 +7,10 @@ from collections.abc import Iterator
 
 import torch
 
-from dorajit import fork_lock
-from dorajit.norms import weight_state
+from dorajit import _native, control
 from dorajit.operations import eligibility
 
-_lock = fork_lock.make()
+_lock = control.fork_lock()
 _scopes = weakref.WeakKeyDictionary()  # layer -> Kept, for layers inside a scope
 
 
@@ -23,7 +23,7 @@ class Kept:
 
     def made(self, operands, scale, compute):
         """compute(), or its earlier result for these tensors."""
-        key = weight_state.key(operands, scale)
+        key = key_of(operands, scale)
         if key is None:
             return compute()
         found = self._made.get(len(operands))
@@ -76,15 +76,15 @@ def of(layer):
     return _scopes.get(layer) if _scopes else None
 
 
-def made(layer, operands, scale, compute):
-    """compute(), inside a scope of the layer that nothing observes the cached result for these operands.
+def made(kept, operands, scale, compute):
+    """compute(); for the Kept of a scope that nothing observes the cached result for these operands.
 
     Args:
+        kept: that of the layer, or None.
         operands: the tensors from which it is computed.
         scale: other values on which it depends.
         compute: () -> a value that depends only on operands and scale.
     """
-    kept = of(layer)
     return compute() if kept is None or eligibility.is_observed() else kept.made(operands, scale, compute)
 
 
@@ -98,3 +98,34 @@ def _layers_of(model):
             yield module
         else:
             yield from getattr(module._modules.get("lora_magnitude_vector"), "_modules", {}).values()
+
+
+def key_of(operands, scale):
+    """A key that changes with the scale, the stream and each write to an operand that PyTorch counts. None if nothing
+    may be cached: for tensors without a version, and during CUDA graph capture, because replays may use other weights.
+
+    A key contains addresses, which an allocator may reuse: a caller that must not confuse a new tensor with an old
+    one has to keep the operands alive.
+    """
+    state = _native.tensor_state(*operands) or _slow_state(operands)
+    if state is None:
+        return None
+    stream = 0
+    first = operands[0]
+    if first.is_cuda:
+        if torch._C._cuda_isCurrentStreamCapturing():
+            return None
+        stream = torch._C._cuda_getCurrentRawStream(first.device.index)
+    return scale, stream, state
+
+
+def _slow_state(operands):
+    """The state of tensors of any type and class, such as quantized weights."""
+    state = []
+    for one in operands:
+        if (one.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(one)
+                or type(one).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+                or one.layout is not torch.strided):
+            return None
+        state += one._version, one.data_ptr(), one.dtype, one.device, one.shape, one.stride()
+    return tuple(state)

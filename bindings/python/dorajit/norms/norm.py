@@ -1,7 +1,7 @@
 """The norms of the rows of W + scale B A (arXiv:2603.22276), without the whole B A in memory.
 
 One kernel multiplies, adds and sums tile by tile, without cancellation between terms (docs/numerics.md). Tensors
-that it does not take, or for which it is slower, use products of PyTorch (dorajit.norms.norm_kernel has the rules).
+that it does not take, or for which it is slower, use products of PyTorch (dorajit.norms.matrix_norms has the rules).
 Nothing is cached between calls.
 """
 
@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils import flop_counter
 
-from dorajit import checks, thresholds
-from dorajit.norms import dtensor_norm, norm_kernel, precision
+from dorajit import checks, control
+from dorajit.norms import dtensor_norm, matrix_norms, precision
 from dorajit.norms.matrix_norms import matrices, norms, sum_type
-from dorajit.operations import eligibility, gain, recording, registration
-from dorajit.operations.eligibility import NATIVE, OPERATOR
+from dorajit.operations import eligibility, gain, recording, torch_library
 from dorajit.distributed import frameworks, gather
 
 # glibc returns larger blocks to the system, and each new block causes a page fault for every page: temporaries of
@@ -53,17 +52,17 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
             parameter that FSDP or ZeRO-3 has sharded is not gathered.
     """
     operands = weight, lora_A, lora_B
-    route = eligibility.constant_route(*operands)
-    if route is not NATIVE:
-        run = torch.ops.dorajit.row_norms if route is OPERATOR else _expression
+    if eligibility.is_observed() and (eligibility.is_compiling() or not any(map(frameworks.is_dtensor, operands))):
+        has_operator = control.state.enabled and eligibility.why_expression(*operands) is None
+        run = torch.ops.dorajit.row_norms if has_operator else _expression
         return run(weight.detach(), lora_A.detach(), lora_B.detach(), scale, chunk_mb)
-    made = norm_kernel.at_once(*operands, scale) if chunk_mb is None else None
+    made = matrix_norms.at_once(*operands, scale) if chunk_mb is None else None
     return made if made is not None else _computed(*operands, scale, chunk_mb)
 
 
 def _computed(weight, lora_A, lora_B, scale, chunk_mb):
     scale = checks.scale("weight_norm", scale)
-    budget = thresholds.norm_bytes(chunk_mb)
+    budget = control.norm_bytes(chunk_mb)
     check(weight, lora_A, lora_B)
     if recording.target_of(weight).type == "cpu":
         budget = min(budget, _MOST_BYTES_ON_CPU)
@@ -90,7 +89,7 @@ def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
     dims = weight.dim()
     if dims >= 2 and dims == lora_A.dim() == lora_B.dim():
         operands = (weight, lora_A, lora_B) if dims == 2 else matrices(weight, lora_A, lora_B)
-        made = norm_kernel.divisor_and_gain(*operands, magnitude, scale)
+        made = matrix_norms.divisor_and_gain(*operands, magnitude, scale)
         if made is not None:
             return made
     return gain.with_divisor(magnitude.detach(), _computed(weight, lora_A, lora_B, scale, None))
@@ -135,10 +134,10 @@ def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
 
 # Nothing may be cached: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, where every
 # tensor that outlives a call must be an output of the graph.
-_library = registration.Library("dorajit", "FRAGMENT")
+_library = torch_library.Library("dorajit", "FRAGMENT")
 _library.add(
     "row_norms", "row_norms(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, int? chunk_mb) -> Tensor",
     _computed, _fake_operator)
-registration.decompose(torch.ops.dorajit.row_norms, _expression)
+torch_library.decompose(torch.ops.dorajit.row_norms, _expression)
 flop_counter.register_flop_formula(torch.ops.dorajit.row_norms)(
     lambda weight, lora_A, *_, **__: 2 * math.prod(weight) * lora_A[0])

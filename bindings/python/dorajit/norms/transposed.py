@@ -9,7 +9,7 @@ import functools
 import torch
 
 from dorajit import errors
-from dorajit.own_kernels.kernel import Kernel
+from dorajit.own_kernels import Kernel
 
 _VECTOR = 8  # elements: 16 bytes of the narrowest type
 _TILE = 64

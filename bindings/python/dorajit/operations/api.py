@@ -4,13 +4,14 @@ The formulas are from arXiv:2603.22276: section 3.1 and appendix C (compose), se
 inner), section 3.2 and appendix C.2 (backward), section 2 and appendix C.3 (norm assembly).
 """
 
+from collections.abc import Sequence
 from typing import Optional
 
 import torch
 from torch import Tensor
 
-from dorajit import checks
-from dorajit.operations import autograd, compositions, dispatch, expression, run
+from dorajit import _native, checks, errors
+from dorajit.operations import autograd, compositions, expression, run
 from dorajit.operations import torch_library  # registers the operators
 from dorajit.control import state
 from dorajit.operations.eligibility import AUTOGRAD, NOBODY, SOMEBODY, builds_graph, is_compiling, who_sees
@@ -51,13 +52,10 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
 
     Thread-safe. On a GPU the kernel is enqueued on PyTorch's current stream.
     """
-    if not _is_compiling():
-        if state.enabled:
-            made = _compose_at_once(lora, base, gain, lora if inplace else True, scale)
-            if type(made) is not int:
-                return made
-        else:
-            made = _who_sees(lora, base, gain, scale)
+    if state.enabled and not _is_compiling():
+        made = _compose_at_once(lora, base, gain, lora if inplace else True, scale)
+        if type(made) is not int:
+            return made
         if made == NOBODY:
             if not inplace:
                 return compositions.compose(lora, base, gain, scale)[0]
@@ -79,9 +77,8 @@ def _called(function, operation, inputs, scale, outputs):
     """The outputs of a call that has no autograd node: where a graph is built, it is that of the operator.
     `outputs` as for Operation.launch."""
     made = SOMEBODY
-    if not _is_compiling():
-        made = (operation.at_once(*inputs, *outputs, scale) if state.enabled else
-                _who_sees(*operation.given(inputs).values(), scale))
+    if state.enabled and not _is_compiling():
+        made = operation.at_once(*inputs, *outputs, scale)
         if type(made) is not int:
             return made if type(made) is tuple else (made,)
     more = (outputs, getattr(inputs[0], "dtype", None)) if operation.makes_gradients else ()
@@ -120,8 +117,8 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
 
     Errors are those of fused_dora_compose.
     """
-    if not _is_compiling():
-        if bias is None and state.enabled and getattr(lora, "dtype", None) is getattr(result, "dtype", None):
+    if state.enabled and not _is_compiling():
+        if bias is None and getattr(lora, "dtype", None) is getattr(result, "dtype", None):
             seen = _compose_residual_at_once(lora, result, gain, None, True, None, scale)
             if type(seen) is not int:
                 return seen[0]
@@ -131,22 +128,15 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
             return compositions.compose_residual(lora, result, gain, bias, scale, False)[0]
         if seen == AUTOGRAD and state.fused_backward and not builds_graph(bias):
             return autograd.compose_residual(lora, result, gain, bias, scale)
-    if builds_graph(bias):
+    if bias is not None and builds_graph(bias):
         if not _is_compiling():
             checks.operands("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias))
-        return apart(lora, result, gain, bias, scale, fused_dora_compose_autograd)
-    return run.observed("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias), scale)[0]
-
-
-def apart(lora, result, gain, bias, scale, compose):
-    """The sum as several operations; `compose` computes the term that is added to the base result."""
-    base = result
-    if bias is not None:
         if bias.numel() != gain.numel():  # checked here too, so that a compiler that stops here shows the message
             raise ValueError(f"fused_dora_compose_residual: argument `bias` has shape {tuple(bias.shape)} but `gain` "
                              f"has {tuple(gain.shape)}; give both one element per channel")
-        base = result - expression.over(dispatch.over_channels(bias, gain), result)
-    return result + compose(lora.to(expression.sum_type(lora, result)), base, gain, scale)
+        base = expression.without_bias(result, bias, gain)
+        return result + fused_dora_compose(lora.to(expression.sum_type(lora, result)), base, gain, scale, False)
+    return run.observed("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias), scale)[0]
 
 
 def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,
@@ -223,3 +213,78 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor,
     """
     terms = w_norm_sq, cross, ba_norm_sq
     return _called("fused_norm_assembly", _norm_assembly, terms, scale, (True,))
+
+
+def warmup(operation: str, *tensors: Optional[Tensor], inplace: bool = False,
+           wanted: Sequence[bool] = (), types: Optional[Sequence[torch.dtype]] = None) -> None:
+    """Compiles, tunes and loads the kernels that calls with such tensors will launch.
+
+    Use it before a CUDA graph is captured, and before work that must not wait for a compiler. Elements
+    are neither read nor written.
+
+    Args:
+        operation: the name of an operation:
+            "compose" or "compose_inner" with (lora, base, gain); "backward" with
+            (d_out, inner, gain); "norm_assembly" with (w_norm_sq, cross, ba_norm_sq).
+            fused_dora_compose_autograd with a trained magnitude uses "compose_inner" and "backward", with a
+            frozen one "compose" and "backward". fused_dora_compose_residual uses "compose_residual" with
+            (lora, result, gain) and the bias if there is one, in training and inference, and
+            "residual_backward" with (d_out, inner, gain); layers use "magnitude_backward" with
+            (d_out, inner, gain, divisor). To warm up a layer, run one step
+            with its shapes and types instead.
+        tensors: the inputs of the operation, as the calls will pass them. Optional ones are last, or None.
+        inplace: whether the composition will write into lora.
+        wanted: which gradients a backward pass will compute, for instance of lora, base and the magnitude;
+            all if it is empty. Without that of the magnitude, inner may be None.
+        types: the element types of lora and the base result in the forward pass, which their gradients will
+            have; None: that of d_out.
+
+    Raises:
+        ValueError, TypeError: the errors of the call itself for these tensors.
+        dorajit.UnsupportedError: such calls run in PyTorch.
+        dorajit.Error: a kernel could not be compiled or loaded.
+    """
+    if not isinstance(operation, str) or operation not in operations:
+        raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
+                         f"{', '.join(map(repr, operations))}")
+    described = operations[operation]
+    most = len(described.inputs)
+    least = most - sum(not one.is_required for one in described.inputs) * described.is_composition
+    if not least <= len(tensors) <= most:
+        counts = str(most) if least == most else f"{least} to {most}"
+        raise TypeError(f"warmup: {operation} has {counts} tensors, not {len(tensors)}")
+    named = [one.name for one in described.outputs]
+    typed = [one.name for one in described.outputs if not one.is_sum]
+    types = () if types is None else types
+    for argument, value, names in ("wanted", wanted, named), ("types", types, typed):
+        if not isinstance(value, (tuple, list)) or (described.makes_gradients and len(value) not in (0, len(names))):
+            raise TypeError(f"warmup: argument `{argument}` is {value!r}; give one for each of {', '.join(names)}")
+    wanted = wanted or (True,) * len(named)
+    inputs = (*tensors, *(None,) * (most - len(tensors)))
+    sums = [one.name for one, want in zip(described.outputs, wanted) if one.is_sum and want]
+    missing = [one.name for one, tensor in zip(described.inputs, inputs) if one.is_for_sum and tensor is None]
+    if sums and missing:
+        raise TypeError(f"warmup: argument `{missing[0]}` is None, but {sums[0]} is summed from it; pass it")
+    inputs = described.needed(inputs, bool(sums))
+    checks.operands("warmup", described, inputs)
+    for outputs in _warmup_outputs(described, inputs, inplace, wanted, types):
+        answer, _ = run.planned(described, inputs, outputs)
+        if answer.reason is not None:
+            raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
+                                          errors.UNSUPPORTED)
+        _native.warmup(operation, answer.operands)
+
+
+def _warmup_outputs(operation, inputs, inplace, wanted, types):
+    """The outputs of the expected calls, as for run.launch: with and without the optional ones."""
+    if operation.makes_gradients:
+        given = iter(types or (inputs[0].dtype,) * len(operation.outputs))
+        types = [operation.model_of(one, inputs).dtype if one.is_sum else next(given)
+                 for one in operation.outputs]
+        return [tuple(dtype if want else None for dtype, want in zip(types, wanted))]
+    dtype = expression.output_types(operation, inputs)[0]
+    first, *rest = operation.outputs
+    made = [inputs[0] if inplace and first.name == "out" else dtype]
+    every = tuple(made + [dtype] * len(rest))
+    required = tuple(made + [dtype if one.is_required else None for one in rest])
+    return [required] if required == every else [required, every]

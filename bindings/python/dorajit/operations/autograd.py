@@ -10,7 +10,7 @@ import torch
 
 from dorajit.operations import compositions, expression, run
 from dorajit.control import state
-from dorajit.operations.eligibility import NOBODY, SOMEBODY, is_compiling, who_sees
+from dorajit.operations.eligibility import NOBODY, SOMEBODY, is_compiling
 from dorajit.operations.table import operations
 
 
@@ -22,14 +22,11 @@ def _backward_pass(operation):
 
     def backward(inputs, scale, wanted, types):
         made = SOMEBODY
-        if not is_compiling():
-            if state.enabled:
-                outputs = [types[place - 1] if want and place else want for place, want in zip(places, wanted)]
-                made = at_once(*inputs, *outputs, scale)
-                if type(made) is not int:
-                    return made
-            else:
-                made = who_sees(*(one for one in inputs if one is not None), scale)
+        if state.enabled and not is_compiling():
+            outputs = [types[place - 1] if want and place else want for place, want in zip(places, wanted)]
+            made = at_once(*inputs, *outputs, scale)
+            if type(made) is not int:
+                return made
         more = tuple(wanted[:3]), *types
         if made == NOBODY:
             return run.outputs(operation, inputs, (scale,), more)

@@ -111,6 +111,16 @@ def over(gain, matrix):
     return gain.reshape(gain.shape[gain.dim() - matrix.dim():]) if gain.dim() > matrix.dim() else gain
 
 
+def over_channels(tensor, gain):
+    """The tensor in the gain's shape if it has as many elements, else unchanged."""
+    return tensor.reshape(gain.shape) if tensor.numel() == gain.numel() else tensor
+
+
+def without_bias(result, bias, gain):
+    """A base result minus the base layer's bias, which may be None, in the result's element type."""
+    return result if bias is None else result - over(over_channels(bias.to(result.dtype), gain), result)
+
+
 @_formula("compose", backward="backward")
 def compose(lora, base, gain, scale):
     """(gain - 1) * base + gain * (scale * lora), in lora's element type."""
@@ -200,40 +210,29 @@ ACTIVATIONS = {
 }
 
 
-def _gated(activation, gate, up):
-    """act(gate) * up, in gate's element type, to which act(gate) is rounded as well."""
-    activated = ACTIVATIONS[activation][0](*_widened(gate)).to(gate.dtype)
-    return torch.mul(*_widened(activated, up)).to(gate.dtype)
-
-
-def _gated_backward(activation, d_out, gate, up, gate_gain, up_gain, gate_magnitude, up_magnitude, wanted):
-    """(act(gate) * up, gate_gain * d_gate, up_gain * d_up, the gradients of both magnitudes); None where `wanted` is
-    false. A magnitude of 0 has the gradient 0."""
-    dtype = gate.dtype
-    function, derivative = ACTIVATIONS[activation]
-    d_out, gate, up, gate_gain, up_gain = _widened(d_out, gate, up, gate_gain, up_gain)
-    activated = function(gate).to(dtype).to(gate.dtype)
-    d_gate, d_up = derivative(d_out * up, gate), d_out * activated
-    made = activated * up, over(gate_gain, gate) * d_gate, over(up_gain, up) * d_up
-    sums = ()
-    if wanted[3]:
-        sums = tuple(
-            torch.where(magnitude == 0, 0, (d_one * one).sum_to_size(magnitude.shape) / magnitude)
-            for d_one, one, magnitude in ((d_gate, gate, gate_magnitude), (d_up, up, up_magnitude)))
-    return made, sums
-
-
 def _register_gated(activation):
+    function, derivative = ACTIVATIONS[activation]
+
     @_formula(f"gated_{activation}", is_differentiable=True)
-    def forward(gate, up):
-        return _gated(activation, gate, up)
+    def gated(gate, up):
+        """act(gate) * up, in gate's element type, to which act(gate) is rounded as well."""
+        activated = function(*_widened(gate)).to(gate.dtype)
+        return torch.mul(*_widened(activated, up)).to(gate.dtype)
 
     @_formula(f"gated_{activation}_backward")
-    def backward_pass(d_out, gate, up, gate_gain, up_gain, gate_magnitude, up_magnitude, wanted):
-        made, sums = _gated_backward(activation, d_out, gate, up, gate_gain, up_gain, gate_magnitude, up_magnitude, wanted)
-        types = d_out.dtype, d_out.dtype, d_out.dtype, gate_gain.dtype, gate_gain.dtype
-        return tuple(one.to(dtype) if want else None
-                     for one, dtype, want in zip((*made, *(sums or (None, None))), types, wanted))
+    def gated_backward(d_out, gate, up, gate_gain, up_gain, gate_magnitude, up_magnitude, wanted):
+        """(act(gate) * up, gate_gain * d_gate, up_gain * d_up, the gradients of both magnitudes); None where `wanted` is
+        false. A magnitude of 0 has the gradient 0."""
+        dtype, types = gate.dtype, (*(d_out.dtype,) * 3, *(gate_gain.dtype,) * 2)
+        d_out, gate, up, gate_gain, up_gain = _widened(d_out, gate, up, gate_gain, up_gain)
+        activated = function(gate).to(dtype).to(gate.dtype)
+        d_gate, d_up = derivative(d_out * up, gate), d_out * activated
+        sums = None, None
+        if wanted[3]:
+            sums = [torch.where(magnitude == 0, 0, (d_one * one).sum_to_size(magnitude.shape) / magnitude)
+                    for d_one, one, magnitude in ((d_gate, gate, gate_magnitude), (d_up, up, up_magnitude))]
+        made = activated * up, over(gate_gain, gate) * d_gate, over(up_gain, up) * d_up, *sums
+        return tuple(one.to(of_one) if want else None for one, of_one, want in zip(made, types, wanted))
 
 
 for _one in ACTIVATIONS:

@@ -9,7 +9,7 @@ import warnings
 import torch
 
 from dorajit import checks, errors
-from dorajit.operations import dispatch, eligibility, expression
+from dorajit.operations import eligibility, expression
 from dorajit.control import state
 
 _ops = torch.ops.dorajit
@@ -50,14 +50,14 @@ def launch_over_views(error, operation, inputs, outputs, scalars):
         raise error
     else:
         given = operation.given(inputs)
-        reason = next(filter(None, map(dispatch.unfit, given, given.values())), None)
+        reason = next(filter(None, map(eligibility.unfit, given, given.values())), None)
     if reason is None:
         answer, made = planned(operation, inputs, outputs)
         if answer.reason is None and not answer.changed:
             raise error
         reason = answer.reason
     if reason is not None:
-        dispatch.require_native(operation.name, reason)
+        eligibility.require_native(operation.name, reason)
         return None
     operation.launch(*answer.operands, *scalars)
     return made if len(made) > 1 else made[0]
@@ -67,11 +67,11 @@ def planned(operation, inputs, outputs):
     """(Plan, outputs) of a call, with a new tensor in place of each element type. If only the strides of the inputs of
     a backward pass are not those of a kernel, the Plan has contiguous copies of them."""
     made = allocated(operation, inputs, outputs)
-    answer = dispatch.plan(operation, inputs, made)
+    answer = eligibility.plan(operation, inputs, made)
     if answer.strides_only and operation.makes_gradients:
         inputs = tuple(one if one is None else one.contiguous() for one in inputs)
         made = allocated(operation, inputs, outputs)
-        answer = dispatch.plan(operation, inputs, made)._replace(changed=True)
+        answer = eligibility.plan(operation, inputs, made)._replace(changed=True)
     return answer, made
 
 
@@ -97,8 +97,9 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
 
 
 def observed(function, operation, inputs, scale, more=()):
-    """All outputs of a call that somebody observes, None for those that are left out: those of the operator, or of
-    PyTorch's own operations. A composition that keeps inner for its backward pass has it as a second output.
+    """All outputs of a call that somebody observes, or while a switch is off, None for those that are left out: those of
+    the operator, or of PyTorch's own operations. A composition that keeps inner for its backward pass has it as a second
+    output.
 
     Args:
         function: its name in messages.
@@ -106,13 +107,12 @@ def observed(function, operation, inputs, scale, more=()):
         more: for an operation that computes gradients, which are wanted, and the free element types.
     """
     given = operation.given(inputs).values()
-    reason = eligibility.why_expression(*given) or eligibility.why_switched_off(
-        *(given if operation.is_composition else ()))
+    reason = eligibility.why_torch(operation, given)
     if reason is not None or not eligibility.is_compiling():  # traced operators check their arguments
         scale = checks.scale(function, scale)
         checks.operands(function, operation, inputs)
     if reason is not None:
-        dispatch.require_native(function, reason)
+        eligibility.require_native(function, reason)
         return expression.outputs(operation, inputs, (scale,), more)
     if not operation.makes_gradients:
         keeps_inner = operation.is_composition and eligibility.builds_graph(inputs[2])

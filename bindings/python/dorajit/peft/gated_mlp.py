@@ -7,14 +7,13 @@ under a known name.
 import ast
 import functools
 import inspect
-import sys
 import textwrap
 
 import torch
 
 from dorajit.control import state
 from dorajit.distributed import gather
-from dorajit.layers import gated_mlp, plain_linear, recomputation
+from dorajit.layers import gated_mlp, modules, recomputation
 from dorajit.operations import eligibility
 from dorajit.peft import linear
 
@@ -94,12 +93,12 @@ def _layers(module, x):
     children = module._modules
     if _activation(children.get("act_fn")) is None:
         return "its activation is not silu or gelu, or has hooks"
-    if plain_linear.has_global_hook():
+    if modules.has_global_hook():
         return "global module hooks run; remove them"
     given = []
     for name in _PROJECTIONS:
         layer = children[name]
-        if plain_linear.has_own_call(layer):
+        if modules.has_own_call(layer):
             return f"{name} has hooks or a forward of its own"
         if not linear.layers.is_installed(type(layer).forward):
             return f"{name} is not patched"
@@ -111,6 +110,6 @@ def _layers(module, x):
 
 
 def _activation(module):
-    if module is None or plain_linear.has_own_call(module):
+    if module is None or modules.has_own_call(module):
         return None
     return _ACTIVATIONS.get((type(module).__module__, type(module).__name__))

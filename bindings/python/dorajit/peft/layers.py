@@ -12,11 +12,10 @@ from peft.tuners.lora import dora
 
 from dorajit.checks import PLAIN
 from dorajit.control import state
-from dorajit.layers import base_weight, dropout, masks, plain_linear, recomputation, tiers
+from dorajit.layers import dropout, explain, modules, recomputation
 from dorajit.norms import frozen, norm, precision
-from dorajit.operations import eligibility, gain
+from dorajit.operations import api, eligibility, expression, gain
 from dorajit.operations.eligibility import SOMEBODY
-from dorajit.peft import declined, mixed_batches
 from dorajit.distributed import frameworks, gather
 
 _who_sees = eligibility.who_sees
@@ -26,20 +25,20 @@ def _forward_of(kind):
     """The replacement of the forward of a layer over base layers of this class. For a dropped-out input PEFT passes no
     base result."""
     def forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None, adapter_name="default"):
-        reason, weight, factor = _gain_of(kind, self, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name)
+        reason, weight, factor = _gain_of(kind, self, x, lora_A, lora_B, scaling, base_layer, base_result)
         if reason is not None:
             return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                             base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
-        lora, fresh = lora_B(lora_A(x)), tiers.is_fresh(lora_B)
+        lora = lora_B(lora_A(x))
         if base_result is not None or not gather.is_here(base_layer.weight):
             base = base_layer(x) if base_result is None else base_result  # a module gathers its own weight
-            base = tiers.without_bias(base, gather.constant(base_layer, "bias"), factor)
+            base = expression.without_bias(base, gather.constant(base_layer, "bias"), factor)
         elif kind is torch.nn.Linear:
-            return dropout.delta(x, weight, lora, factor, scaling, fresh)
+            return dropout.delta(x, weight, lora, factor, scaling)
         else:
             base = self.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride, padding=base_layer.padding,
                                 dilation=base_layer.dilation)
-        return tiers.delta(lora, base, factor, scaling, fresh)
+        return api.fused_dora_compose_autograd(lora, base, factor, scaling)
     return forward
 
 
@@ -59,9 +58,10 @@ def _variant_forward_of(kind):
         scaling = module.scaling[active_adapter]
         with precision.of_adapter(result):
             if layer is not None:
-                reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
+                reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result)
                 if reason is None:
-                    return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
+                    return api.fused_dora_compose_residual(lora_B(lora_A(x)), result, factor, scaling,
+                                                           gather.constant(base_layer, "bias"))
             if is_low_rank:  # PEFT's method would drop x again, and give the delta no base result
                 return result + module.lora_magnitude_vector[active_adapter](
                     x, lora_A=lora_A, lora_B=lora_B, scaling=scaling, base_layer=base_layer, base_result=result)
@@ -83,7 +83,7 @@ def module_forward(original, self, x, *args, **kwargs):
     """lora.Embedding.forward and that of convolutions. For one DoRA adapter it does PEFT's operations without the host
     time of PEFT's look-ups, which pays for that of the variant's replacement."""
     if not args and kwargs.keys() == {"adapter_names"} and kwargs["adapter_names"] is not None:
-        return mixed_batches.forward(original, of_adapter, self, x, **kwargs)
+        return of_mixed_batch(original, of_adapter, self, x, **kwargs)
     name = None if args or kwargs else only_adapter(self)
     forward = None if name is None else getattr(self.lora_variant.get(name), "forward", None)
     if forward is None or not is_installed(forward):
@@ -102,6 +102,30 @@ def of_adapter(self, x, name):
     return self.lora_variant[name].forward(self, active_adapter=name, x=x, result=result).to(result.dtype)
 
 
+def of_mixed_batch(original, of_adapter, module, x, adapter_names):
+    """The forward of a module for a batch whose rows have different adapters, PEFT's `adapter_names`, which PEFT refuses for
+    DoRA: one call for all rows of an adapter.
+
+    Args:
+        original: PEFT's forward, for rows without a DoRA adapter.
+        of_adapter: the forward with one DoRA adapter: its arguments are the module, the rows and the adapter's name.
+    """
+    has_dora = module.use_dora
+    if module.disable_adapters:
+        return original(module, x, adapter_names=["__base__"] * len(adapter_names))
+    if not any(has_dora.get(name) for name in adapter_names):
+        return original(module, x, adapter_names=adapter_names)
+    module._check_forward_args(x, adapter_names=["__base__" if has_dora.get(name) else name for name in adapter_names])
+    order, results = [], []
+    for name in dict.fromkeys(adapter_names):
+        rows = [row for row, one in enumerate(adapter_names) if one == name]
+        part = x if len(rows) == len(x) else x[rows]
+        results.append(of_adapter(module, part, name) if has_dora.get(name)
+                       else original(module, part, adapter_names=[name] * len(rows)))
+        order += rows
+    return results[0] if len(results) == 1 else torch.cat(results)[sorted(range(len(order)), key=order.__getitem__)]
+
+
 def _is_of_torch(base_layer):
     return type(base_layer).__module__.startswith("torch.nn.modules.")
 
@@ -112,7 +136,7 @@ def _base_layer(module):
     return base_layer if _is_of_torch(base_layer) else module.get_base_layer()
 
 
-def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
+def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result):
     """(None, the weight, the gain) of a layer over a base layer of this class; (reason, None, None) if the call has to
     be left to PEFT."""
     reason = why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result)
@@ -125,7 +149,7 @@ def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, a
             return reason, None, None
         if kind is torch.nn.Linear and layer.fan_in_fan_out:
             weight = weight.t()
-        return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
+        return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer)
 
 
 def why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result):
@@ -150,7 +174,7 @@ linear_variant_forward, conv_variant_forward = _variant_forward_of(torch.nn.Line
 
 
 def _drops(module, adapter):
-    return module.training and masks.drops(module._modules["lora_dropout"]._modules[adapter])
+    return module.training and dropout.drops(module._modules["lora_dropout"]._modules[adapter])
 
 
 def _foldable(module, adapter):
@@ -161,7 +185,7 @@ def _foldable(module, adapter):
     layer = module._modules["lora_magnitude_vector"]._modules[adapter]
     if not is_installed(type(layer).forward):
         return None
-    return None if plain_linear.has_own_call(layer) or plain_linear.has_global_hook() else layer
+    return None if modules.has_own_call(layer) or modules.has_global_hook() else layer
 
 
 def is_installed(method):
@@ -186,58 +210,45 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
                         **kwargs)
     with precision.of_adapter(result):
         with gather.whole(base_layer, layer):
-            factor = _gain(layer, weight.T, a, b, scaling, base_layer, active_adapter)
+            factor = _gain(layer, weight.T, a, b, scaling, base_layer)
         lora = module._embed(x, a.T) @ b.T
     embed_scale = module._get_embed_scale() if hasattr(base_layer, "embed_scale") else None
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)
-    return tiers.total(lora, result, factor, scaling)
+    return api.fused_dora_compose_residual(lora, result, factor, scaling)
 
 
-def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
+def _gain(layer, weight, a, b, scaling, base_layer):
     """The gain, differentiable for the magnitude."""
     magnitude = layer.weight
-    is_cached = vars(layer).get("_dora_cache") or is_caching(layer)  # PEFT 0.18 has none
-    if is_cached or eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
-        return gain.gain(magnitude, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
     factors = norm.factors_of_layer(weight, a, b)
-    call = *factors, magnitude, scaling
+    kept, of_base = kept_of(layer), stored(base_layer)
+    operands = weight if of_base is None else of_base, a, b
+    if eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
+        norms = frozen.made(kept, operands, (scaling, factors[0].dtype), lambda: norm.weight_norm(weight, *factors, scaling))
+        return gain.gain(magnitude, norms)
     recomputation.note(layer)
-    kept = frozen.of(layer)
-    if kept is None:
-        divisor, made = norm.divisor_and_gain(weight, *call)
-    else:
-        of_base = stored(base_layer)
-        divisor, made = kept.made((weight if of_base is None else of_base, a, b, magnitude),
-                                  (scaling, factors[0].dtype), lambda: norm.divisor_and_gain(weight, *call))
+    divisor, made = frozen.made(kept, (*operands, magnitude), (scaling, factors[0].dtype),
+                                lambda: norm.divisor_and_gain(weight, *factors, magnitude, scaling))
     if not eligibility.builds_graph(magnitude):
         return made
     return (magnitude if magnitude.dtype is divisor.dtype else magnitude.to(divisor.dtype)) / divisor
 
 
-def is_caching(layer):
-    """Whether PEFT's DoraCaching caches the norms of a layer."""
-    return getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training
-
-
-def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
-    """The norms, cached inside PEFT's DoraCaching; the first pass outside of it clears the cache."""
-    caching = is_caching(layer)
-    key = f"dorajit-weight-norm-{adapter_name}"
-    if caching:
-        found = layer._cache_get(key, None)
-        if found is not None:
-            return found
-    elif getattr(layer, "_dora_cache", None):
+def kept_of(layer):
+    """The Kept of a layer inside PEFT's DoraCaching or dorajit.frozen_weights, else None. The first pass outside of
+    DoraCaching clears PEFT's cache."""
+    if eligibility.is_compiling():
+        return None
+    if getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training:
+        kept = layer._cache_get("dorajit", None)
+        if kept is None:
+            kept = frozen.Kept()
+            layer._cache_store("dorajit", kept)
+        return kept
+    if getattr(layer, "_dora_cache", None):  # PEFT 0.18 has none
         layer._cache_clear()
-    kept = stored(base_layer)
-    weight = base_weight.dense(weight)
-    factors = norm.factors_of_layer(weight, a, b)
-    made = frozen.made(layer, (weight if kept is None else kept, a, b), (scaling, factors[0].dtype),
-                       lambda: norm.weight_norm(weight, *factors, scaling))
-    if caching:
-        layer._cache_store(key, made)
-    return made
+    return frozen.of(layer)
 
 
 def stored(base_layer):
@@ -311,7 +322,7 @@ def _takes_adapter_name(method):
 
 
 def _decline(original, reason, *args, adapter_name=None, **kwargs):
-    declined.note(reason)
+    explain.note_declined(reason)
     if adapter_name is not None and _takes_adapter_name(original):
         kwargs["adapter_name"] = adapter_name
     return original(*args, **kwargs)

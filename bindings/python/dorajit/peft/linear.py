@@ -1,7 +1,6 @@
 """A linear layer of PEFT with one DoRA adapter as one autograd node (dorajit.layers.node), or as one operator under
 torch.compile."""
 
-import functools
 import sys
 
 import torch
@@ -9,9 +8,9 @@ from peft.tuners.lora import dora, variants
 from peft.tuners.lora.layer import Linear
 from transformers.pytorch_utils import Conv1D
 
-from dorajit.layers import base_weight, linear, masks, plain_linear, recomputation
-from dorajit.operations import eligibility, gain
-from dorajit.peft import layers, mixed_batches
+from dorajit.layers import dropout, linear, modules, recomputation
+from dorajit.operations import eligibility
+from dorajit.peft import layers
 
 # Classes of adapters over quantized base layers: (module, class). Their forward casts x only outside of autocast.
 QUANTIZED = (("peft.tuners.lora.bnb", "Linear4bit"), ("peft.tuners.lora.hqq", "HqqLoraLinear"))
@@ -29,7 +28,7 @@ def forward(original, self, x, *args, **kwargs):
         if out is not None:
             return out
     elif not args and kwargs.keys() == {"adapter_names"} and kwargs["adapter_names"] is not None:
-        return mixed_batches.forward(original, _of_adapter, self, x, **kwargs)
+        return layers.of_mixed_batch(original, _of_adapter, self, x, **kwargs)
     return original(self, x, *args, **kwargs)
 
 
@@ -72,13 +71,13 @@ def parts(module, x, name=None):
     children = module._modules
     layer = children["lora_magnitude_vector"]._modules.get(name)
     if (type(layer) is not layer_class or layer.fan_in_fan_out is not module.fan_in_fan_out
-            or plain_linear.has_own_call(layer)
+            or modules.has_own_call(layer)
             or not (layers.is_installed(variant.forward) and layers.is_installed(layer_class.forward))):
         return "PEFT's DoRA layer has hooks, a wrapper, or another forward; remove them"
     scaling = module.scaling[name]
     if isinstance(scaling, torch.Tensor):
         return "the scaling is a Tensor; make it a float"
-    a, b = plain_linear.factors(children["lora_A"]._modules[name], children["lora_B"]._modules[name])
+    a, b = modules.factors(children["lora_A"]._modules[name], children["lora_B"]._modules[name])
     if a is None:
         return b
     magnitude = layer._parameters.get("weight")
@@ -86,44 +85,23 @@ def parts(module, x, name=None):
         return "the magnitude is not a parameter of PEFT's DoRA layer"
     dropped = None
     if module.training:
-        dropout = children["lora_dropout"]._modules[name]
-        if type(dropout) is not _Identity and masks.drops(dropout):
+        of_input = children["lora_dropout"]._modules[name]
+        if type(of_input) is not _Identity and dropout.drops(of_input):
             casts = casts_always or not torch.is_autocast_enabled()  # as PEFT asks, of CUDA's autocast alone
-            dropped = masks.of_module(dropout, a.dtype if casts else x.dtype)
+            dropped = dropout.of_module(of_input, a.dtype if casts else x.dtype)
             if type(dropped) is str:
                 return dropped
     base_layer = children["base_layer"]
     if module.fan_in_fan_out:
-        weight, bias = plain_linear.weight_and_bias(base_layer, *_CONV1D)
+        weight, bias = modules.weight_and_bias(base_layer, *_CONV1D)
         if weight is None:
             return f"the base layer {bias}"
         weight = weight.t()
     else:
-        weight, bias = plain_linear.weight_and_bias(base_layer)
+        weight, bias = modules.weight_and_bias(base_layer)
     if weight is None:
-        weight = base_weight.of(base_layer)
+        weight = modules.quantized(base_layer)
         if type(weight) is str:
             return weight
         bias = weight.bias
-    gains = None
-    if layer.__dict__.get("_dora_cache") or layers.is_caching(layer):
-        gains = functools.partial(_cached_gains, base_layer, name)
-    return layer, x, weight, a, b, magnitude, scaling, bias, gains, dropped
-
-
-def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):
-    """(divisor, gain) as in dorajit.layers.linear, from the norm that PEFT's DoraCaching caches; they are cached
-    beside it."""
-    norms = layers.norms(layer, weight, a, b, scale, base_layer, name)
-    key = f"dorajit-gain-{name}"
-    # A later pass may build a graph, which cannot save tensors made in inference mode.
-    is_kept = layers.is_caching(layer) and not (magnitude.is_inference() or torch.is_inference_mode_enabled())
-    state = (id(norms), magnitude._version, magnitude.data_ptr()) if is_kept else None
-    kept = layer._cache_get(key, None) if is_kept else None
-    if kept is not None and kept[0] == state:
-        return kept[1]
-    with torch.no_grad():
-        made = gain.with_divisor(magnitude, norms)
-    if is_kept:
-        layer._cache_store(key, (state, made))
-    return made
+    return layer, x, weight, a, b, magnitude, scaling, bias, layers.kept_of(layer), dropped

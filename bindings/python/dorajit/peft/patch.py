@@ -4,18 +4,19 @@ import contextlib
 import functools
 import inspect
 import re
+import sys
 import warnings
 import weakref
 from typing import Optional
 
 import torch
 
-from dorajit import control, fork_lock
-from dorajit.layers import explain, plain_linear, recomputation
+from dorajit import control
+from dorajit.layers import explain, modules, recomputation
+from dorajit.norms import frozen
 from dorajit.operations import eligibility
-from dorajit.peft import declined, generation
 
-_lock = fork_lock.make()
+_lock = control.fork_lock()
 _originals = {}  # (class, method name) -> (PEFT's method, the installed one)
 _patches = []    # the active ones
 _searched = weakref.WeakSet()  # models whose MLPs are found
@@ -39,7 +40,7 @@ class Patch:
     @property
     def declined(self) -> dict[str, int]:
         """Reason -> number of calls in this process that were left to PEFT although the method was replaced."""
-        return dict(declined.reasons)
+        return dict(explain.declined)
 
     def undo(self) -> None:
         """Reverts the patch. Other patches stay active. A second call does nothing. Call it after the backward passes of
@@ -223,7 +224,16 @@ def _wholes():
     from peft.tuners.tuners_utils import BaseTuner
     # Models for a task call the tuner; others, PeftModel itself, call the base model.
     first_call = functools.partial(report.first_call, _find_mlps)
-    return {**generation.target(), (PeftModel, "forward"): first_call, (BaseTuner, "forward"): first_call}
+    # transformers' GenerationMixin; a model with `generate` has loaded it.
+    mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", object)
+    generation = {(mixin, "generate"): _generate} if "generate" in vars(mixin) else {}
+    return {**generation, (PeftModel, "forward"): first_call, (BaseTuner, "forward"): first_call}
+
+
+def _generate(original, self, *args, **kwargs):
+    """`generate` of transformers, which does not write weights, so that layers compute their gains once per call."""
+    with frozen.frozen_weights(self):
+        return original(self, *args, **kwargs)
 
 
 def _renewing(replacement):
@@ -259,7 +269,7 @@ def _refusal(owner, name, replacement):
     known = list(inspect.signature(replacement).parameters)[1:]  # without `original`
     if found != known and [*found, "adapter_name"] != known:
         return f"{label} has unknown parameters: {', '.join(found)}"
-    where = plain_linear.replaced_by(owner, name)
+    where = modules.replaced_by(owner, name)
     if getattr(function, "__name__", None) == "unsloth_forward" and where.startswith(f"{owner.__name__}_peft_forward ("):
         return None  # Unsloth's copy of PEFT's method, which differs from it for adapters without a magnitude
     return where and f"{label} was replaced by {where}"

@@ -7,10 +7,9 @@ import re
 import signal
 import sys
 
-from dorajit import control, errors
+from dorajit import control, errors, program
 from dorajit.operations import recording
 from dorajit.prewarm import models, passes
-from dorajit.tools import program
 
 _TOKENS = [512, 1024, 2048, 4096]
 _OF_ADAPTER = {"rank": 16, "alpha": None, "targets": "all-linear", "dropout": 0.0}

@@ -10,11 +10,10 @@ from typing import Any, Optional, Union
 
 import torch
 
-from dorajit import errors
+from dorajit import errors, program
 from dorajit.distributed import frameworks
 from dorajit.operations import recording
 from dorajit.operations.recording import Target
-from dorajit.tools import program
 
 _CPU = "native-cpu"
 _OLDEST = 50  # of the GPUs that NVRTC has ever compiled for
