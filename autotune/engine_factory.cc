@@ -15,9 +15,9 @@
 #include "cache/files/directories.h"
 #include "cache/records/pins.h"
 #include "own_kernels/kernel.h"
+#include "runtime/base/dynamic_library.h"
 #include "runtime/base/log.h"
-#include "runtime/base/own_location.h"
-#include "runtime/base/statistics.h"
+#include "runtime/launch/kernel_cache.h"
 
 namespace dorajit::autotune {
 namespace {

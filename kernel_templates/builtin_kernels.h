@@ -2,12 +2,12 @@
 // run time. Used by operations/*.cc.
 #pragma once
 
-#include "kernel_templates/builtin_configs.h"
-#include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/cpu/column_sums.h"
 #include "kernel_templates/cpu/elementwise.h"
 #include "kernel_templates/cpu/row_sums.h"
 #include "kernel_templates/reference.h"
+#include "kernel_templates/registry.h"
+#include "kernel_templates/templates/streaming_configs.h"
 
 namespace dorajit::kernels {
 

@@ -31,10 +31,14 @@ Program program_of(const Variant& variant, const Config& config, DeviceKind kind
       .headers = {},
       .adapts_to_spills = true};
   if (kind == DeviceKind::kCuda) {
-    program.entry = entry_name(variant);
+    const std::string name = entry_name(variant);
     program.source.text =
-        std::format("#define dorajit_kernel {0}\n#define dorajit_finish {0}_finish\n{1}",
-                    program.entry, program.source.text);
+        std::format("#define dorajit_kernel {0}\n#define dorajit_finish {0}_finish\n{1}", name,
+                    program.source.text);
+    program.entry = name;
+    if (template_of(variant).has_second_stage) {
+      program.entry += std::format("{}{}_finish", Program::kBetweenEntries, name);
+    }
   }
   for (const EmbeddedFile* file : include_closure(source_roots(variant, kind))) {
     program.headers.push_back({std::string(file->name), std::string(file->text)});

@@ -16,12 +16,14 @@ struct SourceFile {
 };
 
 struct Program {
+  static constexpr char kBetweenEntries = ';';
+
   SourceFile source;                // the translation unit
   std::vector<SourceFile> headers;  // what it may include, by name
   // Of NVRTC; nothing: those under which every config gives the same bits.
   std::optional<std::vector<std::string>> options{};
-  // The kernel as an expression, such as "swiglu<256, 4>"; empty for a CPU: `dorajit_kernel`. Its
-  // second stage, if it has one, has "_finish" after it.
+  // The kernel of each stage as an expression, such as "swiglu<256, 4>"; empty for a CPU, whose
+  // kernels are `dorajit_kernel` and `dorajit_finish`.
   std::string entry{};
   bool adapts_to_spills = false;  // whether the source has a second way for kernels that spill
 

@@ -1,8 +1,8 @@
 #include "kernel_templates/spaces.h"
 
 #include <algorithm>
+#include <format>
 
-#include "kernel_templates/config_limits.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
 
@@ -12,6 +12,26 @@ namespace {
 constexpr int kMaxVectorBytes = 16;
 
 }  // namespace
+
+std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
+                                  const Config& config) {
+  return template_of(variant).why_config_is_invalid(variant, traits, config);
+}
+
+std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
+                                  int vector_width, const Sizes& sizes, const Config& config) {
+  if (config[kVectorWidth] > vector_width) {
+    return std::format("its vectors of {} elements do not fit the data, which is aligned to {}",
+                       config[kVectorWidth], vector_width);
+  }
+  if (traits.kind == DeviceKind::kCpu && config[kWarps] > traits.processors) {
+    return std::format("its {} workers are more than the {} processors", config[kWarps],
+                       traits.processors);
+  }
+  const std::string why = why_config_is_invalid(variant, traits, config);
+  const auto why_not = template_of(variant).why_config_does_not_fit;
+  return why.empty() && why_not != nullptr ? why_not(variant, traits, sizes, config) : why;
+}
 
 int widest_vector(const Variant& variant, DeviceKind kind) {
   if (kind == DeviceKind::kCpu) return 1;

@@ -1,6 +1,7 @@
 // The spaces of configs that the tuner tries for a variant.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "kernel_templates/config.h"
@@ -16,6 +17,20 @@ struct SpaceTraits {
   int processors = 1;    // SMs, or useful CPU threads
   int architecture = 0;  // compute capability, 90 for 9.0; 0 on a CPU
 };
+
+// Why a config must not be compiled for data of those sizes and that alignment class on that
+// device; empty if it may. For bucketed dimensions, pass the largest size of the bucket. Checks the
+// conditions that the templates assert, and bounds what they leave open: the code generated for a
+// thread, the rows of a program and the workers of a CPU. Every config of a space is within these
+// limits. A config that a later version removed from the space may be within them too, and is then
+// equally valid.
+std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
+                                  int vector_width, const Sizes& sizes, const Config& config);
+
+// The same without data and independent of the number of processors: why no kernel of the variant
+// can have the config on devices of that kind and architecture.
+std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
+                                  const Config& config);
 
 inline constexpr int kMaxVectorWidth = 8;
 
@@ -41,7 +56,7 @@ std::vector<Config> config_space(const Variant& variant, const SpaceTraits& trai
                                  int vector_width, SpaceKind kind, const Sizes& sizes);
 
 // How badly a config that won elsewhere fits the sizes on such a device, as a distance between
-// sizes in factors of two (autotune/sources/nearest_winner.h). 0 if it fits.
+// sizes in factors of two (autotune/sources/fallback_chain.h). 0 if it fits.
 double misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
               const Config& config);
 

@@ -14,12 +14,11 @@
 #include "kernel_templates/program.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
-#include "kernel_templates/tensor_box.h"
 
 namespace dorajit::kernels {
 
 // Immutable, with static lifetime. Call its functions through those of the same names in
-// launch_shape.h, spaces.h, config_limits.h and sizes.h, which document what they return.
+// spaces.h and sizes.h and those below, which document what they return.
 struct Template {
   std::string_view name;
   std::string_view cuda_source;  // "cuda/elementwise.cuh"
@@ -43,7 +42,7 @@ struct Template {
                                        const Config& config);
   std::string (*config_expression)(const Config& config);  // in the generated source
   LaunchShape (*launch_shape)(const Variant& variant, const Config& config,
-                              const LaunchArguments& arguments);
+                              const LaunchArguments& arguments, int processors);
   std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
   // Small sizes derived from a problem (at most about 2^20 columns) on which no wrong config
   // computes the right bits: several rows, twice, so that two seeds are tried; ragged rows, whose
@@ -77,6 +76,24 @@ struct Template {
 // The template that serves a variant.
 inline const Template& template_of(const Variant& variant) {
   return variant.operation->select_template(variant);
+}
+
+// `processors`: of the device, as in SpaceTraits.
+inline LaunchShape launch_shape(const Variant& variant, const Config& config,
+                                const LaunchArguments& arguments, int processors) {
+  return template_of(variant).launch_shape(variant, config, arguments, processors);
+}
+
+// The built-in CPU kernel, for machines without a compiler. `run` is null for an operation without
+// one.
+inline BuiltinKernel builtin_cpu_kernel(const Variant& variant) {
+  const bool has_one = is_supported(variant) && variant.operation->builtin != nullptr;
+  return has_one ? variant.operation->builtin(variant) : BuiltinKernel{};
+}
+
+// The config that the variant's built-in kernel was compiled with (num_warps is set at launch).
+inline Config builtin_cpu_config(const Variant& variant) {
+  return template_of(variant).builtin_config;
 }
 
 }  // namespace dorajit::kernels

@@ -22,8 +22,10 @@ constexpr std::pair<std::string_view, ElementType> kTypes[] = {{"float32", Eleme
                                                                {"float64", ElementType::kFloat64}};
 constexpr std::pair<std::string_view, ElementType> kNativeHalves[] = {
     {"__half", ElementType::kFloat16}, {"__nv_bfloat16", ElementType::kBfloat16}};
-constexpr std::pair<std::string_view, Kind> kKinds[] = {
-    {"in", Kind::kIn}, {"out", Kind::kOut}, {"inout", Kind::kInOut}};
+constexpr std::pair<std::string_view, Kind> kKinds[] = {{"in", Kind::kIn},
+                                                        {"out", Kind::kOut},
+                                                        {"inout", Kind::kInOut},
+                                                        {"workspace", Kind::kWorkspace}};
 
 std::unexpected<Error> refuse(std::string_view what) { return refuse_field("arguments", what); }
 
@@ -36,6 +38,10 @@ Status read_tensor(Argument& argument, std::string_view text) {
   }
   argument.type = trimmed(text.substr(0, open));
   std::string_view rest = text.substr(open + 1, text.size() - open - 2);
+  if (argument.is_workspace()) {
+    argument.shape.emplace_back(trimmed(rest));
+    return {};
+  }
   for (;;) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     argument.shape.emplace_back(trimmed(rest.substr(0, comma)));
@@ -92,7 +98,7 @@ bool is_native_half(std::string_view type) {
 }
 
 const kernels::IntegerType* Argument::integer() const {
-  if (is_tensor()) return nullptr;
+  if (!is_scalar()) return nullptr;
   const auto known = parse_type_name(type);
   return known ? kernels::as_integer(*known) : nullptr;
 }
@@ -152,7 +158,7 @@ Result<Argument> read_argument(const Json& json) {
       (json.size() == 2 || json[2].is_string() || json[2].is_number() || json[2].is_boolean());
   if (!is_entry) {
     return refuse(
-        "has an entry that is not [name, \"in\", \"out\" or \"inout\", "
+        "has an entry that is not [name, \"in\", \"out\", \"inout\" or \"workspace\", "
         "\"T[n]\"], [name, type of a scalar] or [name, type, value for tuning]");
   }
   Argument argument{.name = json[0].get<std::string>(), .kind = Kind::kIn};
@@ -165,7 +171,7 @@ Result<Argument> read_argument(const Json& json) {
       std::ranges::find(kKinds, kind, &std::pair<std::string_view, Kind>::first);
   if (found == std::end(kKinds)) {
     return refuse(
-        std::format("has `{}` of kind \"{}\"; there are in, out and inout, and "
+        std::format("has `{}` of kind \"{}\"; there are in, out, inout and workspace, and "
                     "float32, float64, bool and integers (int32, uint8, ...) for scalars",
                     argument.name, kind));
   }
@@ -181,8 +187,8 @@ Result<Argument> read_argument(const Json& json) {
 Json to_json(const Argument& argument) {
   const auto* const kind =
       std::ranges::find(kKinds, argument.kind, &std::pair<std::string_view, Kind>::second);
-  Json entry = {argument.name, argument.is_tensor() ? kind->first : argument.type};
-  if (argument.is_tensor()) {
+  Json entry = {argument.name, argument.is_scalar() ? argument.type : kind->first};
+  if (!argument.is_scalar()) {
     std::string shape;
     for (const std::string& dimension : argument.shape) {
       shape += std::format("{}{}", shape.empty() ? "" : ", ", dimension);

@@ -16,9 +16,12 @@ using Json = nlohmann::ordered_json;
 using kernels::ElementType;
 
 constexpr std::string_view kFields[] = {
-    "name",  "source",     "file",    "entry",      "headers", "options", "arguments",
-    "types", "parameters", "default", "constraint", "grid",    "block",   "shared_memory",
-    "key",   "tolerance",  "limits",  "ranges",     "include", "included"};
+    "name",  "source",     "file",    "entry",      "headers", "options",  "arguments",
+    "types", "parameters", "default", "constraint", "grid",    "block",    "shared_memory",
+    "key",   "tolerance",  "limits",  "ranges",     "include", "included", "launches"};
+
+// Of an entry of "launches", or of the description if it has one launch.
+constexpr std::string_view kLaunchFields[] = {"entry", "grid", "block", "shared_memory"};
 
 Result<std::string> text_of(const Json& json, std::string_view field) {
   if (!json.is_string()) return refuse_field(field, "is no text");
@@ -164,6 +167,52 @@ Status read_sources(Description& description, const Json& json) {
   return {};
 }
 
+Result<Launch> launch_of(const Json& json) {
+  Launch launch{.entry = {}, .grid = {}, .block = {}, .shared_memory = "0"};
+  DORAJIT_ASSIGN(launch.entry, required_text(json, "entry"));
+  DORAJIT_ASSIGN(launch.grid, expressions_of(json, "grid"));
+  DORAJIT_ASSIGN(launch.block, expressions_of(json, "block"));
+  if (const auto shared = json.find("shared_memory"); shared != json.end()) {
+    DORAJIT_ASSIGN(launch.shared_memory, expression_of(*shared, "shared_memory"));
+  }
+  return launch;
+}
+
+Status read_launches(Description& description, const Json& json) {
+  const auto launches = json.find("launches");
+  if (launches == json.end() || launches->is_null()) {
+    DORAJIT_ASSIGN(Launch launch, launch_of(json));
+    description.launches.push_back(std::move(launch));
+    return {};
+  }
+  if (!launches->is_array() || launches->empty() || launches->size() > Description::kMaxLaunches) {
+    return refuse_field("launches",
+                        std::format("is no list of 1 to {} objects", Description::kMaxLaunches));
+  }
+  for (const std::string_view field : kLaunchFields) {
+    if (!json.contains(field)) continue;
+    return refuse_field(field, "stands beside \"launches\"; give it for each launch there");
+  }
+  for (const Json& one : *launches) {
+    if (!one.is_object()) return refuse_field("launches", "has what is no object");
+    for (const auto& [field, value] : one.items()) {
+      if (std::ranges::contains(kLaunchFields, field)) continue;
+      return refuse_field("launches", std::format("has the field \"{}\"; there are entry, grid, "
+                                                  "block and shared_memory",
+                                                  field.substr(0, 100)));
+    }
+    DORAJIT_ASSIGN(Launch launch, launch_of(one));
+    description.launches.push_back(std::move(launch));
+  }
+  return {};
+}
+
+void write_launch(Json& json, const Launch& launch) {
+  json["grid"] = launch.grid;
+  json["block"] = launch.block;
+  json["shared_memory"] = launch.shared_memory;
+}
+
 Status read_key(Description& description, const Json& json) {
   const auto key = json.find("key");
   if (key == json.end() || key->is_null()) return {};
@@ -276,7 +325,7 @@ Result<Description> parse_description(std::string_view text) {
   Description description;
   DORAJIT_ASSIGN(description.name, required_text(json, "name"));
   DORAJIT_TRY(read_sources(description, json));
-  DORAJIT_ASSIGN(description.entry, required_text(json, "entry"));
+  DORAJIT_TRY(read_launches(description, json));
   DORAJIT_TRY(read_lists(description, json));
   description.has_native_halves =
       std::ranges::any_of(description.arguments,
@@ -284,12 +333,6 @@ Result<Description> parse_description(std::string_view text) {
       has_native_halves(json);
   DORAJIT_TRY(read_parameters(description, json));
   DORAJIT_ASSIGN(description.constraint, optional_text(json, "constraint"));
-  DORAJIT_ASSIGN(description.grid, expressions_of(json, "grid"));
-  DORAJIT_ASSIGN(description.block, expressions_of(json, "block"));
-  description.shared_memory = "0";
-  if (const auto shared = json.find("shared_memory"); shared != json.end()) {
-    DORAJIT_ASSIGN(description.shared_memory, expression_of(*shared, "shared_memory"));
-  }
   DORAJIT_TRY(read_key(description, json));
   DORAJIT_TRY(read_tolerance(description, json));
   DORAJIT_TRY(read_limits(description, json));
@@ -302,7 +345,8 @@ std::string to_json(const Description& description) {
   json["name"] = description.name;
   json["source"] = description.source.text;
   json["file"] = description.source.name;
-  json["entry"] = description.entry;
+  const bool has_one_launch = description.launches.size() == 1;
+  if (has_one_launch) json["entry"] = description.launches.front().entry;
   json["headers"] = Json::object();
   for (const auto& [name, text] : description.headers) json["headers"][name] = text;
   json["options"] = description.options;
@@ -323,9 +367,12 @@ std::string to_json(const Description& description) {
     json["default"][name] = standard_of_sizes.empty() ? Json(standard) : Json(standard_of_sizes);
   }
   json["constraint"] = description.constraint;
-  json["grid"] = description.grid;
-  json["block"] = description.block;
-  json["shared_memory"] = description.shared_memory;
+  if (has_one_launch) write_launch(json, description.launches.front());
+  for (const Launch& launch : description.launches) {
+    if (has_one_launch) break;
+    Json& one = json["launches"].emplace_back(Json{{"entry", launch.entry}});
+    write_launch(one, launch);
+  }
   if (description.key) {
     Json& key = json["key"] = Json::array();
     for (const auto& [name, is_bucketed] : *description.key) {

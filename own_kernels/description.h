@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel_templates/element_type.h"
+#include "kernel_templates/launch_shape.h"
 #include "kernel_templates/program.h"
 #include "kernel_templates/registry.h"
 #include "own_kernels/argument.h"
@@ -42,9 +43,18 @@ struct IncludedFile {
   std::string text;
 };
 
+// A launch of a call. Expressions; see expression.h.
+struct Launch {
+  std::string entry;
+  std::array<std::string, 3> grid;
+  std::array<std::string, 3> block;
+  std::string shared_memory;
+};
+
 struct Description {
   static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // of its JSON
   static constexpr std::size_t kMaxConfigs = 4096;
+  static constexpr std::size_t kMaxLaunches = 1 + kernels::kMaxLaterStages;
 
   std::string name;
   kernels::SourceFile source;  // the name stands in the compiler's messages
@@ -55,15 +65,11 @@ struct Description {
   std::vector<IncludedFile> included;
   bool has_native_halves = false;  // 16-bit types are CUDA's, __half and __nv_bfloat16
   std::vector<std::string> options;
-  std::string entry;
+  std::vector<Launch> launches;  // at least one
   std::vector<Argument> arguments;
   std::vector<TypeChoice> types;
   std::vector<Parameter> parameters;
-  // Expressions; see expression.h.
-  std::string constraint;  // empty: none
-  std::array<std::string, 3> grid;
-  std::array<std::string, 3> block;
-  std::string shared_memory;
+  std::string constraint;                                   // an expression; empty: none
   std::vector<std::pair<std::string, std::string>> limits;  // of an argument's values
   std::vector<std::pair<std::string, kernels::Range>> ranges;
   std::optional<std::vector<KeyEntry>> key;  // nothing: all, exactly

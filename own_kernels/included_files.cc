@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/dynamic_library.h"
+#include "runtime/base/files.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/own_location.h"
-#include "runtime/base/regular_file.h"
 
 namespace dorajit::own_kernels {
 namespace {

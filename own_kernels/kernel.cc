@@ -6,7 +6,7 @@
 
 #include "own_kernels/included_files.h"
 #include "own_kernels/operation_builder.h"
-#include "runtime/base/kept_description.h"
+#include "runtime/base/artifact_store.h"
 
 namespace dorajit::own_kernels {
 namespace {

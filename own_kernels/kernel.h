@@ -14,7 +14,7 @@ namespace dorajit::own_kernels {
 // The operation of a description (docs/own_kernel_format.md), which any engine of the process
 // serves from now on, and which is never dropped. The same for the same description and the same
 // included files, which it reads. Compiles nothing. May be called from any thread. `kept_in`: where
-// the files of a description are that was kept (runtime/base/kept_description.h).
+// the files of a description are that was kept (runtime/base/artifact_store.h).
 //
 // kInvalidArgument, by the field, for what a description may not be: see the format.
 Result<const kernels::Operation*> make_kernel(std::string_view json,

@@ -36,7 +36,7 @@ class OperationBuilder {
     DORAJIT_TRY(make_operands());
     DORAJIT_TRY(read_value_limits(*own_));
     DORAJIT_TRY(parse_expressions());
-    DORAJIT_TRY(list_space());
+    DORAJIT_TRY(list_space(*own_));
     finish();
     return std::move(own_);
   }
@@ -51,6 +51,10 @@ class OperationBuilder {
                       "with no digit, has at most {} characters and is no word of "
                       "expressions",
                       what, name.substr(0, 100), kernels::Mark::kMaxCharacters));
+    }
+    if (name == kProcessors) {
+      return refuse_description(std::format(
+          "{} is called `{}`, which is the number of the device's multiprocessors", what, name));
     }
     if (std::ranges::contains(taken_, name)) {
       return refuse_description(std::format("{} is called `{}`, as something else is", what, name));
@@ -96,9 +100,10 @@ class OperationBuilder {
 
   // Integer scalars and the dimensions of tensors, in the order in which they appear.
   Status find_dimensions() {
-    own_->names.reserve(kernels::kMaxSizes + Config::kMaxTunables);
+    own_->names.reserve(kernels::kMaxSizes + Config::kMaxTunables + 1);
     int scalar = 0;
     for (const Argument& argument : description().arguments) {
+      if (argument.is_workspace()) continue;
       if (argument.is_tensor()) {
         for (const std::string& dimension : argument.shape) {
           DORAJIT_TRY(add_dimension(argument, dimension));
@@ -177,7 +182,8 @@ class OperationBuilder {
     for (const Argument& argument : description().arguments) {
       if (argument.is_tensor()) tensors.push_back(&argument);
     }
-    const std::size_t scalars = description().arguments.size() - tensors.size();
+    const auto scalars = static_cast<std::size_t>(
+        std::ranges::count_if(description().arguments, &Argument::is_scalar));
     if (tensors.size() > kernels::kMaxOperands || scalars > kernels::kMaxCallScalars) {
       return refuse_description(
           std::format("there are {} tensors and {} scalars; at most {} and {} are served",
@@ -191,6 +197,11 @@ class OperationBuilder {
       using From = OwnOperation::Source::Kind;
       if (argument.is_tensor()) {
         own_->sources_of_parameters.push_back({.kind = From::kOperand, .index = operand++});
+        continue;
+      }
+      if (argument.is_workspace()) {
+        DORAJIT_TRY(read_workspace(argument));
+        own_->sources_of_parameters.push_back({.kind = From::kWorkspace, .index = 0});
         continue;
       }
       const kernels::IntegerType* const integer = argument.integer();
@@ -215,6 +226,27 @@ class OperationBuilder {
             std::format("\"types\" has `{}`, which no tensor has", choice.name));
       }
     }
+    return {};
+  }
+
+  Status read_workspace(const Argument& argument) {
+    if (own_->elements_of_workspace) {
+      return refuse_description(
+          std::format("`{}` is a second workspace; take a part of the first one", argument.name));
+    }
+    if (!parse_type_name(argument.type)) {
+      return refuse_description(
+          std::format("the workspace `{}` has elements of \"{}\", which is none of {}",
+                      argument.name, argument.type.substr(0, 100), type_names()));
+    }
+    auto elements = Expression::parse(argument.shape.front(), own_->names);
+    if (!elements) {
+      return refuse_description(
+          std::format("the workspace `{}`: {}", argument.name, elements.error().message));
+    }
+    own_->elements_of_workspace = *std::move(elements);
+    own_->bytes_of_workspace_element =
+        static_cast<std::int64_t>(kernels::size_in_bytes(*parse_type_name(argument.type)));
     return {};
   }
 
@@ -295,11 +327,15 @@ class OperationBuilder {
     for (const Parameter& parameter : description().parameters) {
       own_->names.push_back(parameter.name);
     }
-    for (std::size_t i = 0; i < 3; ++i) {
-      DORAJIT_TRY(parse("grid", description().grid[i], own_->grid[i]));
-      DORAJIT_TRY(parse("block", description().block[i], own_->block[i]));
+    own_->names.emplace_back(kProcessors);
+    for (const Launch& launch : description().launches) {
+      OwnOperation::Stage& stage = own_->stages.emplace_back();
+      for (std::size_t i = 0; i < 3; ++i) {
+        DORAJIT_TRY(parse("grid", launch.grid[i], stage.grid[i]));
+        DORAJIT_TRY(parse("block", launch.block[i], stage.block[i]));
+      }
+      DORAJIT_TRY(parse("shared_memory", launch.shared_memory, stage.shared_memory));
     }
-    DORAJIT_TRY(parse("shared_memory", description().shared_memory, own_->shared_memory));
     if (description().constraint.empty()) return {};
     own_->constraint.emplace();
     DORAJIT_TRY(parse("constraint", description().constraint, *own_->constraint));
@@ -307,48 +343,6 @@ class OperationBuilder {
       kernels::Dimension& dimension = own_->all_dimensions[i];
       dimension.limits_class =
           dimension.keying == kernels::Keying::kBucketed && own_->constraint->reads(i);
-    }
-    return {};
-  }
-
-  // All combinations, those beyond the default in an order that has no direction: of a space that
-  // is too large to be tried whole, the first are as good a sample as any.
-  Status list_space() {
-    const auto& parameters = description().parameters;
-    if (parameters.size() > Config::kMaxTunables) {
-      return refuse_description(std::format("there are {} parameters; at most {} are served",
-                                            parameters.size(), Config::kMaxTunables));
-    }
-    std::size_t count = 1;
-    for (const Parameter& parameter : parameters) {
-      own_->standard.append({.mark = kernels::Mark(parameter.name), .value = parameter.standard});
-      // Values and counts are bounded before they are multiplied.
-      count *= std::min(parameter.values.size(), Description::kMaxConfigs + 1);
-      if (count > Description::kMaxConfigs) {
-        return refuse_description(
-            std::format("\"parameters\" make more than {} configs; give fewer values",
-                        Description::kMaxConfigs));
-      }
-    }
-    for (std::size_t code = 0; code < count; ++code) {
-      Config config;
-      std::size_t rest = code;
-      for (const Parameter& parameter : parameters) {
-        config.append({.mark = kernels::Mark(parameter.name),
-                       .value = parameter.values[rest % parameter.values.size()]});
-        rest /= parameter.values.size();
-      }
-      own_->space.push_back(config);
-    }
-    const auto scattered = [](std::size_t i) {
-      return static_cast<std::uint32_t>(i) * 2654435761U;
-    };
-    std::vector<std::pair<std::uint32_t, Config>> order;
-    for (std::size_t i = 0; i < count; ++i) order.emplace_back(scattered(i), own_->space[i]);
-    std::ranges::sort(order, {}, &std::pair<std::uint32_t, Config>::first);
-    own_->space = {own_->standard};
-    for (const auto& [place, config] : order) {
-      if (config != own_->standard) own_->space.push_back(config);
     }
     return {};
   }

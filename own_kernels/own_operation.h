@@ -7,22 +7,31 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "kernel_templates/launch_arguments.h"
+#include "kernel_templates/launch_shape.h"
 #include "kernel_templates/template.h"
 #include "own_kernels/description.h"
 #include "own_kernels/expression.h"
 
 namespace dorajit::own_kernels {
 
+// The device's multiprocessors, by this name in expressions.
+inline constexpr std::string_view kProcessors = "multiprocessors";
+
 // Immutable once made, and never moved: the operation's views are of its members.
 struct OwnOperation : kernels::Operation {
   // Where a parameter of the CUDA kernel comes from.
   struct Source {
-    enum class Kind { kOperand, kSize, kScalar } kind;
+    enum class Kind { kOperand, kSize, kScalar, kWorkspace } kind;
     std::size_t index;            // of that kind
     kernels::ElementType type{};  // of the parameter that is no operand
+  };
+  struct Stage {
+    std::array<Expression, 3> grid;
+    std::array<Expression, 3> block;
+    Expression shared_memory;
   };
 
   Description given;
@@ -30,12 +39,12 @@ struct OwnOperation : kernels::Operation {
   std::string hash;  // of that and of what is compiled with it
   std::vector<kernels::Operation::Attachment> all_attachments;
 
-  // Of expressions: those of the sizes, then those of the parameters.
+  // Of expressions: those of the sizes, then those of the parameters, then kProcessors.
   std::vector<std::string> names;
   std::optional<Expression> constraint;
-  std::array<Expression, 3> grid;
-  std::array<Expression, 3> block;
-  Expression shared_memory;
+  std::vector<Stage> stages;                        // a launch each
+  std::optional<Expression> elements_of_workspace;  // over the sizes
+  std::int64_t bytes_of_workspace_element = 0;
 
   std::vector<kernels::Dimension> all_dimensions;
   std::vector<kernels::Operand> all_operands;
@@ -70,6 +79,9 @@ extern const kernels::Template own_template;
 
 // Of one config; see kernels::Template.
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config);
+
+// Lists the configs of the description's parameters; kInvalidArgument.
+Status list_space(OwnOperation& own);
 
 // Reads the description's limits, when the operation has its operands and its sizes' names, but not
 // yet those of its parameters; kInvalidArgument.

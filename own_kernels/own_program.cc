@@ -169,7 +169,7 @@ std::vector<std::string> types_of_parameter(const OwnOperation& own,
   if (argument.is_size() && names.front() == "long long") {
     names.insert(names.end(), {"unsigned long long", "unsigned long"});
   }
-  if (!argument.is_tensor()) return {names.begin(), names.end()};
+  if (argument.is_scalar()) return {names.begin(), names.end()};
   const std::string_view access = argument.kind == Argument::Kind::kIn ? "const " : "";
   std::vector<std::string> types;
   for (const std::string_view name : names) {
@@ -213,12 +213,35 @@ std::string comparison(const OwnOperation& own, const kernels::Variant& variant)
   return text;
 }
 
+// The entry with the values and types that its template arguments name.
+std::string instantiated_entry(const OwnOperation& own, const kernels::Variant& variant,
+                               const kernels::Config& config, std::string_view given) {
+  const std::string_view arguments = arguments_of_entry(given);
+  std::string entry(given.substr(0, given.size() - arguments.size()));
+  std::size_t done = 0;
+  each_word(arguments, [&](std::size_t at, std::string_view word) {
+    entry += arguments.substr(done, at - done);
+    done = at + word.size();
+    for (const kernels::Tunable& tunable : config.tunables()) {
+      if (tunable.mark.text() == word) return void(entry += std::to_string(tunable.value));
+    }
+    const bool is_type = std::ranges::contains(own.given.types, word, &TypeChoice::name);
+    entry += is_type ? cuda_name(own, type_of(own, variant, word)) : word;
+  });
+  entry += arguments.substr(done);
+  return entry;
+}
+
 }  // namespace
 
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config) {
   const OwnOperation& own = OwnOperation::of(variant);
   const Description& description = own.given;
-  const std::string_view arguments = arguments_of_entry(description.entry);
+  // Of all launches: what one of them names is no macro.
+  std::string arguments;
+  for (const Launch& launch : description.launches) {
+    arguments += arguments_of_entry(launch.entry);
+  }
   std::string prelude = std::format("#include \"{}\"\n", kTypesHeader);
   for (const std::string_view header : headers_of_types(description)) {
     prelude += std::format("#include <{}>\n", header);
@@ -235,27 +258,20 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
   prelude += comparison(own, variant);
   prelude += std::format("#line 1 \"{}\"\n", description.source.name);
 
-  std::string entry = description.entry.substr(0, description.entry.size() - arguments.size());
-  std::size_t done = 0;
-  each_word(arguments, [&](std::size_t at, std::string_view word) {
-    entry += arguments.substr(done, at - done);
-    done = at + word.size();
-    for (const kernels::Tunable& tunable : config.tunables()) {
-      if (tunable.mark.text() == word) return void(entry += std::to_string(tunable.value));
-    }
-    const bool is_type = std::ranges::contains(description.types, word, &TypeChoice::name);
-    entry += is_type ? cuda_name(own, type_of(own, variant, word)) : word;
-  });
-  entry += arguments.substr(done);
-
+  std::string entries;
   // Valid in any scope, so that a source without its last brace is refused for that alone.
-  const std::string check = std::format(
-      "\nstatic_assert(dorajit_compared<decltype(&{})>::dorajit_value, \"\");\n", entry);
+  std::string check = "\n";
+  for (const Launch& launch : description.launches) {
+    const std::string entry = instantiated_entry(own, variant, config, launch.entry);
+    entries += (entries.empty() ? "" : kernels::Program::kBetweenEntries) + entry;
+    check += std::format("static_assert(dorajit_compared<decltype(&{})>::dorajit_value, \"\");\n",
+                         entry);
+  }
   kernels::Program program{
       .source = {description.source.name, prelude + description.source.text + check},
       .headers = description.headers,
       .options = description.options,
-      .entry = std::move(entry)};
+      .entry = std::move(entries)};
   const kernels::EmbeddedFile* const types = kernels::find_embedded(kEmbeddedTypes);
   program.headers.push_back({std::string(kTypesHeader), std::string(types->text)});
   for (const IncludedFile& file : description.included) {
@@ -277,12 +293,14 @@ Status check_program(const Description& description) {
   const auto is_entry_character = [](char c) {
     return is_word_character(c) || std::string_view(":<>, ()+-*/").contains(c);
   };
-  const std::string& entry = description.entry;
-  const bool is_balanced = arguments_of_entry(entry).empty() || entry.ends_with('>');
-  if (entry.size() > 500 || !std::ranges::all_of(entry, is_entry_character) || !is_balanced ||
-      !is_name(name_of_entry(entry))) {
-    return refuse(std::format("\"entry\" is \"{}\"; write it as \"name\" or \"name<BLOCK, T>\"",
-                              entry.substr(0, 500)));
+  for (const Launch& launch : description.launches) {
+    const std::string& entry = launch.entry;
+    const bool is_balanced = arguments_of_entry(entry).empty() || entry.ends_with('>');
+    if (entry.size() > 500 || !std::ranges::all_of(entry, is_entry_character) || !is_balanced ||
+        !is_name(name_of_entry(entry))) {
+      return refuse(std::format("\"entry\" is \"{}\"; write it as \"name\" or \"name<BLOCK, T>\"",
+                                entry.substr(0, 500)));
+    }
   }
   const auto is_file_name = [](const std::string& name) {
     return !name.empty() && name.size() <= 200 && std::ranges::none_of(name, [](char c) {
@@ -300,9 +318,12 @@ Status check_program(const Description& description) {
     everything += "\n" + text;
   }
   if (everything.contains('\0')) return refuse("\"source\" or a header has a zero byte");
-  const std::string_view wanted = name_of_entry(entry);
-  const auto is_included = [&](const IncludedFile& file) { return has_word(file.text, wanted); };
-  if (!has_word(everything, wanted) && std::ranges::none_of(description.included, is_included)) {
+  for (const Launch& launch : description.launches) {
+    const std::string_view wanted = name_of_entry(launch.entry);
+    const auto is_included = [&](const IncludedFile& file) { return has_word(file.text, wanted); };
+    if (has_word(everything, wanted) || std::ranges::any_of(description.included, is_included)) {
+      continue;
+    }
     const std::string there = kernels_of(everything);
     return refuse(std::format("the source has no kernel `{}`; it has {}", wanted,
                               there.empty() ? "none that is declared __global__" : there));

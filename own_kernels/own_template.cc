@@ -4,8 +4,9 @@
 #include <cstring>
 #include <format>
 #include <limits>
+#include <optional>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "own_kernels/own_operation.h"
 
@@ -27,14 +28,16 @@ constexpr std::int64_t kMaxThreads = 1024;
 constexpr std::int64_t kMaxSharedBytes = std::int64_t{227} << 10;
 constexpr double kElementsToVerify = 1 << 20;
 
-using Values = std::array<std::int64_t, kernels::kMaxSizes + Config::kMaxTunables>;
+using Values = std::array<std::int64_t, kernels::kMaxSizes + Config::kMaxTunables + 1>;
 
-Values values_of(const OwnOperation& own, const Sizes& sizes, const Config& config) {
+Values values_of(const OwnOperation& own, const Sizes& sizes, const Config& config,
+                 int processors) {
   Values values;
   const std::size_t count = own.all_dimensions.size();
   std::copy_n(sizes.begin(), count, values.begin());
   std::size_t at = count;
   for (const kernels::Tunable& tunable : config.tunables()) values[at++] = tunable.value;
+  values[own.names.size() - 1] = processors;
   return values;
 }
 
@@ -44,17 +47,17 @@ struct Extents {
   std::int64_t shared_bytes;
 };
 
-std::expected<Extents, Fault> extents_of(const OwnOperation& own, const Values& values) {
+std::expected<Extents, Fault> extents_of(const OwnOperation::Stage& stage, const Values& values) {
   Extents extents;
   for (std::size_t i = 0; i < 3; ++i) {
-    const auto blocks = own.grid[i].evaluate(values);
-    const auto threads = own.block[i].evaluate(values);
+    const auto blocks = stage.grid[i].evaluate(values);
+    const auto threads = stage.block[i].evaluate(values);
     if (!blocks) return std::unexpected(blocks.error());
     if (!threads) return std::unexpected(threads.error());
     extents.grid[i] = *blocks;
     extents.block[i] = *threads;
   }
-  const auto shared = own.shared_memory.evaluate(values);
+  const auto shared = stage.shared_memory.evaluate(values);
   if (!shared) return std::unexpected(shared.error());
   extents.shared_bytes = *shared;
   return extents;
@@ -81,7 +84,13 @@ std::string describe_values(const OwnOperation& own, const Values& values,
   return text;
 }
 
-std::string why_not_launchable(const OwnOperation& own, const Values& values) {
+bool is_launchable(const OwnOperation::Stage& stage, const Values& values) {
+  const auto extents = extents_of(stage, values);
+  return extents && is_launchable(*extents);
+}
+
+std::string why_not_launchable(const OwnOperation& own, const OwnOperation::Stage& stage,
+                               const Values& values) {
   const auto explain = [&](std::string_view field, const Expression& expression,
                            std::string_view what) {
     return std::format("its {} \"{}\" {}, with {}", field, expression.text(), what,
@@ -96,19 +105,27 @@ std::string why_not_launchable(const OwnOperation& own, const Values& values) {
     return explain(field, expression, std::format("is {}; it is {} to {}", *value, least, most));
   };
   for (std::size_t i = 0; i < 3; ++i) {
-    std::string why = check(std::format("grid along {}", kAxes[i]), own.grid[i], 1,
+    std::string why = check(std::format("grid along {}", kAxes[i]), stage.grid[i], 1,
                             i == 0 ? kWidestGrid : kTallestGrid);
     if (why.empty()) {
-      why = check(std::format("block along {}", kAxes[i]), own.block[i], 1,
+      why = check(std::format("block along {}", kAxes[i]), stage.block[i], 1,
                   i == 2 ? 64 : kMaxThreads);
     }
     if (!why.empty()) return why;
   }
-  std::string why = check("shared_memory", own.shared_memory, 0, kMaxSharedBytes);
+  std::string why = check("shared_memory", stage.shared_memory, 0, kMaxSharedBytes);
   return why.empty() ? std::format("its block has more than {} threads", kMaxThreads) : why;
 }
 
-std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config& config) {
+// Nothing for a number that no memory holds.
+std::optional<std::int64_t> elements_of_workspace(const OwnOperation& own, const Sizes& sizes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  const auto elements = own.elements_of_workspace->evaluate(sizes);
+  return elements && *elements > 0 && *elements <= kMost ? std::optional(*elements) : std::nullopt;
+}
+
+std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config& config,
+                       int processors) {
   const std::size_t count = std::min(own.standards_of_sizes.size(), config.tunables().size());
   for (std::size_t i = 0; i < count; ++i) {
     const Parameter& parameter = own.given.parameters[i];
@@ -117,7 +134,7 @@ std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config
     return std::format("its {} is {}, which is none of its values; the default is \"{}\"",
                        parameter.name, value, parameter.standard_of_sizes);
   }
-  const Values values = values_of(own, sizes, config);
+  const Values values = values_of(own, sizes, config, processors);
   if (own.constraint) {
     const auto holds = own.constraint->evaluate(values);
     if (!holds || *holds == 0) {
@@ -126,8 +143,15 @@ std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config
                          describe_values(own, values, *own.constraint));
     }
   }
-  const auto extents = extents_of(own, values);
-  return extents && is_launchable(*extents) ? std::string() : why_not_launchable(own, values);
+  if (own.elements_of_workspace && !elements_of_workspace(own, sizes)) {
+    return std::format("its workspace of \"{}\" elements is not 1 to 2^48, with {}",
+                       own.elements_of_workspace->text(),
+                       describe_values(own, values, *own.elements_of_workspace));
+  }
+  for (const OwnOperation::Stage& stage : own.stages) {
+    if (!is_launchable(stage, values)) return why_not_launchable(own, stage, values);
+  }
+  return {};
 }
 
 Config choose_default(const Variant& variant, const SpaceTraits&, int) {
@@ -165,26 +189,35 @@ std::string why_invalid(const Variant& variant, const SpaceTraits&, const Config
   return is_known ? "" : "its parameters are not those of the kernel's description";
 }
 
-std::string why_not_fitting(const Variant& variant, const SpaceTraits&, const Sizes& sizes,
+std::string why_not_fitting(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                             const Config& config) {
-  return why_not_on(OwnOperation::of(variant), sizes, config);
+  return why_not_on(OwnOperation::of(variant), sizes, config, traits.processors);
 }
 
 std::string no_expression(const Config&) { return {}; }
 
+kernels::StageShape shape_of(const Extents& extents) {
+  const auto& [grid, block, shared] = extents;
+  return {.grid_x = grid[0],
+          .grid_y = grid[1],
+          .grid_z = grid[2],
+          .threads = static_cast<int>(block[0]),
+          .threads_y = static_cast<int>(block[1]),
+          .threads_z = static_cast<int>(block[2]),
+          .shared_bytes = static_cast<int>(shared)};
+}
+
 LaunchShape shape_launch(const Variant& variant, const Config& config,
-                         const LaunchArguments& arguments) {
+                         const LaunchArguments& arguments, int processors) {
   const OwnOperation& own = OwnOperation::of(variant);
-  const auto extents = extents_of(own, values_of(own, arguments.all_sizes, config));
-  if (!extents || !is_launchable(*extents)) return {};
-  const auto& [grid, block, shared] = *extents;
-  return {.run = {.grid_x = grid[0],
-                  .grid_y = grid[1],
-                  .grid_z = grid[2],
-                  .threads = static_cast<int>(block[0]),
-                  .threads_y = static_cast<int>(block[1]),
-                  .threads_z = static_cast<int>(block[2]),
-                  .shared_bytes = static_cast<int>(shared)}};
+  const Values values = values_of(own, arguments.all_sizes, config, processors);
+  LaunchShape shape{.run = {}};
+  for (std::size_t i = 0; i < own.stages.size(); ++i) {
+    const auto extents = extents_of(own.stages[i], values);
+    if (!extents || !is_launchable(*extents)) return {};
+    (i == 0 ? shape.run : shape.later[i - 1]) = shape_of(*extents);
+  }
+  return shape;
 }
 
 void put_parameters(const Variant& variant, const LaunchArguments& arguments,
@@ -200,6 +233,8 @@ void put_parameters(const Variant& variant, const LaunchArguments& arguments,
     };
     if (kind == OwnOperation::Source::Kind::kOperand) {
       std::memcpy(converted, &arguments.operands[index].data, sizeof(void*));
+    } else if (kind == OwnOperation::Source::Kind::kWorkspace) {
+      std::memcpy(converted, &arguments.workspace, sizeof(void*));
     } else if (kind == OwnOperation::Source::Kind::kSize) {
       put_integer(arguments.all_sizes[index]);
     } else if (type == kernels::ElementType::kFloat32) {
@@ -213,7 +248,11 @@ void put_parameters(const Variant& variant, const LaunchArguments& arguments,
   }
 }
 
-std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
+std::int64_t bytes_of_workspace(const Variant& variant, const Sizes& sizes) {
+  const OwnOperation& own = OwnOperation::of(variant);
+  if (!own.elements_of_workspace) return 0;
+  return elements_of_workspace(own, sizes).value_or(0) * own.bytes_of_workspace_element;
+}
 
 // The class of a problem with those sizes (kernels::Dimension::limits_class).
 std::int64_t class_of(const OwnOperation& own, const Sizes& sizes) {
@@ -240,7 +279,7 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
   const std::int64_t width = class_of(own, problem);
   const Config standard = default_of_sizes(variant, {}, 0, problem);
   const auto serves = [&](const Sizes& sizes) {
-    return why_not_on(own, sizes, standard).empty() && have_values(variant, sizes);
+    return why_not_on(own, sizes, standard, 1).empty() && have_values(variant, sizes);
   };
   const auto is_bucketed = [&](std::size_t i) {
     return own.all_dimensions[i].keying == kernels::Keying::kBucketed;
@@ -278,7 +317,7 @@ constinit const kernels::Template own_template = {
     .why_config_is_invalid = why_invalid,
     .config_expression = no_expression,
     .launch_shape = shape_launch,
-    .workspace_bytes = no_workspace,
+    .workspace_bytes = bytes_of_workspace,
     .verification_sizes = list_verification_sizes,
     .why_config_does_not_fit = why_not_fitting,
     .fits_by_call = true,

@@ -4,8 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
@@ -13,7 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "runtime/launch/size_limit.h"
+#include "runtime/launch/problem.h"
 
 namespace dorajit {
 namespace {

@@ -10,8 +10,6 @@
 
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/settings.h"
-#include "runtime/base/single_flight.h"
-#include "runtime/base/statistics.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/check_call.h"
 #include "runtime/launch/config_source.h"

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/cli/terminal/exit_code.h"
+#include "apps/cli/terminal/output.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"

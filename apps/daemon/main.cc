@@ -13,7 +13,6 @@
 
 #include "apps/cli/terminal/number_range.h"
 #include "apps/cli/terminal/output.h"
-#include "apps/cli/terminal/program.h"
 #include "apps/daemon/background.h"
 #include "apps/daemon/worker.h"
 #include "autotune/engine_factory.h"

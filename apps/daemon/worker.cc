@@ -10,7 +10,7 @@
 
 #include "autotune/engine_factory.h"
 #include "autotune/service/protocol/messages.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "runtime/launch/problem.h"
 
 namespace dorajit::daemon {

@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "kernel_templates/config_text.h"
-#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/config.h"
+#include "kernel_templates/template.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::autotune {
@@ -30,10 +30,11 @@ int registers_of_block(int registers_per_thread, int warps) {
 }
 
 // Of a program that computes the problem.
-int warps_of(const launch::Problem& problem, const kernels::Config& config) {
+int warps_of(const launch::Problem& problem, const kernels::Config& config, int processors) {
   kernels::LaunchArguments arguments;
   arguments.set_sizes(problem.largest_sizes());
-  const kernels::StageShape run = kernels::launch_shape(problem.variant, config, arguments).run;
+  const kernels::StageShape run =
+      kernels::launch_shape(problem.variant, config, arguments, processors).run;
   const int threads = run.threads * run.threads_y * run.threads_z;
   return (threads + kernels::kThreadsPerWarp - 1) / kernels::kThreadsPerWarp;
 }
@@ -48,7 +49,9 @@ void make_kernel(Candidate& candidate, const TuningSession& session, device::Dev
                               std::chrono::steady_clock::now() + (end - session.now()));
     if (kernel && !kernel->is_builtin) {
       const auto verdict = verdict_by_resources(
-          kernel->resources, warps_of(problem, candidate.result.config), device.info().traits.kind);
+          kernel->resources,
+          warps_of(problem, candidate.result.config, device.info().traits.processors),
+          device.info().traits.kind);
       if (!verdict) {
         candidate.kernel = *std::move(kernel);
         return;
@@ -140,6 +143,35 @@ std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, st
   work();
   for (std::thread& thread : threads) thread.join();
   return remove_from(candidates, next);
+}
+
+void drop_misfits(std::vector<Candidate>& candidates, const launch::Problem& problem,
+                  const device::Device& device, const ScratchShape& shape) {
+  const kernels::Template& used = kernels::template_of(problem.variant);
+  if (!used.fits_by_call) return;
+  const auto why_not = used.why_config_does_not_fit;
+  const auto is_misfit = [&](const Candidate& candidate) {
+    return !why_not(problem.variant, device.info().traits, shape.sizes, candidate.result.config)
+                .empty();
+  };
+  candidates.erase(std::remove_if(candidates.begin() + 1, candidates.end(), is_misfit),
+                   candidates.end());
+}
+
+Status check_default_fits(const Candidate& standard, const launch::Problem& problem,
+                          const device::Device& device, const ScratchShape& shape) {
+  const kernels::Template& used = kernels::template_of(problem.variant);
+  if (!used.fits_by_call) return {};
+  const auto why_not = used.why_config_does_not_fit;
+  const kernels::SpaceTraits& traits = device.info().traits;
+  for (const kernels::Sizes& sizes : {problem.largest_sizes(), shape.sizes}) {
+    const std::string why = why_not(problem.variant, traits, sizes, standard.result.config);
+    if (why.empty()) continue;
+    return fail(StatusCode::kUnsupported,
+                std::format("{} is not tuned: the default config {} does not fit it: {}",
+                            to_text(problem), to_text(standard.result.config), why));
+  }
+  return {};
 }
 
 }  // namespace dorajit::autotune

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "autotune/search/scratch_shape.h"
 #include "autotune/search/tuning_session.h"
 #include "cache/records/tuning_records.h"
 #include "kernel_templates/spaces.h"
@@ -56,5 +57,14 @@ std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, st
                                           const TuningSession& session, device::Device& device,
                                           launch::KernelCache& kernels, Moment deadline,
                                           Moment end);
+
+// Removes candidates that cannot run on the measured sizes, which may be smaller than the
+// problem's.
+void drop_misfits(std::vector<Candidate>& candidates, const launch::Problem& problem,
+                  const device::Device& device, const ScratchShape& shape);
+
+// A launch on sizes that the default config does not fit might access memory out of bounds.
+Status check_default_fits(const Candidate& standard, const launch::Problem& problem,
+                          const device::Device& device, const ScratchShape& shape);
 
 }  // namespace dorajit::autotune

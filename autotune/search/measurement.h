@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "cache/records/significance.h"  // IWYU pragma: export
+#include "cache/records/winner_choice.h"  // IWYU pragma: export
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"

@@ -7,14 +7,14 @@
 #include <memory>
 #include <span>
 
-#include "autotune/search/journal_entry.h"
-#include "autotune/search/measured_shape.h"
 #include "autotune/search/measurement.h"
 #include "autotune/search/scratch_operands.h"
+#include "autotune/search/scratch_shape.h"
 #include "autotune/search/set_difference.h"
 #include "autotune/search/tournament.h"
+#include "autotune/search/tuning_session.h"
 #include "autotune/search/verification.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/template.h"
 #include "runtime/base/log.h"
 
@@ -322,7 +322,7 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
     return not_compared(session, limits, {});
   }
   standard.kernel = std::move(ready);
-  DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits));
+  DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits.scratch_bytes));
   DORAJIT_TRY(check_default_fits(standard, problem, device, shape));
   drop_misfits(candidates, problem, device, shape);
   std::unique_ptr<const SetDifference> difference;

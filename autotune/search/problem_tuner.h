@@ -10,7 +10,6 @@
 #include "autotune/search/tuning_session.h"
 #include "cache/records/launch_journal.h"
 #include "runtime/base/error.h"
-#include "runtime/base/statistics.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/kernel_cache.h"
 

@@ -3,19 +3,25 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <format>
+#include <random>
 
-#include "autotune/search/random_elements.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::autotune {
 namespace {
 
 using kernels::ElementType;
 using kernels::OperandRole;
+
+// Number of distinct random elements of an operand. It is not a multiple of a row, so neighbouring
+// rows differ.
+constexpr std::size_t kPattern = 65521;
 
 constexpr std::size_t kSetAlignment = 256;
 constexpr int kWidestAccess = 16;
@@ -44,6 +50,47 @@ double element_of(std::span<const std::byte> bytes, ElementType type, std::size_
 }
 
 }  // namespace
+
+Result<std::vector<std::byte>> random_elements(const kernels::Variant& variant, std::size_t operand,
+                                               const kernels::Sizes& sizes, std::size_t count,
+                                               std::uint64_t seed) {
+  const kernels::ElementType type = variant.types[operand];
+  const kernels::Operand& described = variant.operation->operands[operand];
+  const auto size = static_cast<std::size_t>(kernels::element_size(type));
+  const std::size_t distinct = std::min(count, kPattern);
+  std::vector<std::byte> bytes(distinct * size);
+  std::minstd_rand random(static_cast<unsigned>(seed * 2654435761U + count % 1000003U));
+  if (count > 0 && kernels::as_integer(type) != nullptr) {
+    const std::int64_t limit = kernels::template_of(variant).value_limit(variant, operand, sizes);
+    if (limit < 1) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("{}: the limit of `{}` is not positive for {}, so that no values can "
+                              "be made for it",
+                              variant.operation->name, described.name,
+                              kernels::to_text(*variant.operation, sizes)));
+    }
+    std::uniform_int_distribution<std::int64_t> below(0, limit - 1);
+    for (std::size_t i = 0; i < distinct; ++i) {
+      const std::int64_t value = below(random);
+      // Its low bytes, on every host of an NVIDIA GPU.
+      std::memcpy(bytes.data() + i * size, &value, size);
+    }
+    return bytes;
+  }
+  std::normal_distribution<double> around_zero(0.0, 1.0);
+  std::normal_distribution<double> around_one(1.0, 0.0015);
+  const kernels::Range range = described.range.value_or(kernels::Range{});
+  std::uniform_real_distribution<double> in_range(range.least, range.most);
+  const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
+  for (std::size_t i = 0; i < distinct; ++i) {
+    const bool is_around_one = described.samples == kernels::Samples::kAroundOne;
+    const double value = described.range ? in_range(random)
+                         : is_around_one ? around_one(random)
+                                         : around_zero(random);
+    kernels::store_element(target, type, 0, static_cast<long long>(i), value);
+  }
+  return bytes;
+}
 
 std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::Variant& variant,
                                                                 const ScratchShape& shape,
@@ -83,11 +130,6 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
   return layout;
 }
 
-std::int64_t ScratchOperands::workspace_bytes(const kernels::Variant& variant,
-                                              const ScratchShape& shape) {
-  return kernels::workspace_bytes(variant, shape.sizes);
-}
-
 std::int64_t ScratchOperands::operand_bytes(const kernels::Variant& variant,
                                             const ScratchShape& shape, kernels::DeviceKind kind) {
   const Layout last = layout_of(variant, shape, kind).back();
@@ -97,7 +139,7 @@ std::int64_t ScratchOperands::operand_bytes(const kernels::Variant& variant,
 
 std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
                                             const ScratchShape& shape, kernels::DeviceKind kind) {
-  const auto workspace = static_cast<std::size_t>(workspace_bytes(variant, shape));
+  const auto workspace = static_cast<std::size_t>(kernels::workspace_bytes(variant, shape.sizes));
   return operand_bytes(variant, shape, kind) +
          static_cast<std::int64_t>(
              workspace == 0 ? 0 : round_up(workspace, kSetAlignment) + shape.guard_bytes);
@@ -111,48 +153,6 @@ ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant&
       layout_(layout_of(variant, shape, device.info().traits.kind)),
       workspace_offset_(operand_bytes(variant, shape, device.info().traits.kind)),
       set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {}
-
-Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device) {
-  if (scratch_bytes > 0) return scratch_bytes;
-  DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
-  return std::min(kMaxScratchBytes, free / 4);
-}
-
-ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
-                           std::int64_t bytes) {
-  return fitting_shape(problem, problem.largest_sizes(), bytes, [&](const ScratchShape& shape) {
-    return ScratchOperands::bytes_per_set(problem.variant, shape, kind);
-  });
-}
-
-ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes& sizes,
-                           std::int64_t bytes,
-                           const std::function<std::int64_t(const ScratchShape&)>& bytes_of) {
-  const kernels::Variant& variant = problem.variant;
-  const auto& dimensions = variant.operation->dimensions;
-  ScratchShape shape{.sizes = kernels::with_derived(variant, sizes),
-                     .vector_width = problem.vector_width};
-  for (std::size_t i = 0; i < dimensions.size(); ++i) {
-    if (dimensions[i].keying != kernels::Keying::kBucketed) continue;
-    const std::int64_t multiple = dimensions[i].limits_class ? problem.vector_width : 1;
-    while (shape.sizes[i] > multiple && bytes_of(shape) > bytes) {
-      shape.sizes[i] = std::max(shape.sizes[i] / 2 / multiple, std::int64_t{1}) * multiple;
-      shape.sizes = kernels::with_derived(variant, shape.sizes);
-    }
-  }
-  return shape;
-}
-
-Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
-                  kernels::DeviceKind kind, std::int64_t bytes) {
-  const std::int64_t needed = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
-  if (needed <= bytes) return {};
-  return fail(
-      StatusCode::kOutOfMemory,
-      std::format("operands of {} take {} bytes, but scratch memory is limited to {}; raise "
-                  "DORAJIT_SCRATCH_BYTES to measure them",
-                  kernels::to_text(*problem.variant.operation, shape.sizes), needed, bytes));
-}
 
 Result<ScratchOperands> ScratchOperands::make(device::Device& device,
                                               const kernels::Variant& variant,
@@ -226,7 +226,7 @@ Status ScratchOperands::poison(std::int64_t set, int byte) {
     DORAJIT_TRY(operands[i].is_read ? fill_samples(i, set)
                                     : device_->fill(data, byte, layout_[i].bytes));
   }
-  const auto workspace = static_cast<std::size_t>(workspace_bytes(variant_, shape_));
+  const auto workspace = static_cast<std::size_t>(kernels::workspace_bytes(variant_, shape_.sizes));
   if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, byte, workspace));
   return {};
 }
@@ -321,7 +321,7 @@ std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
   }
   const auto workspace = static_cast<std::size_t>(workspace_offset_);
   parts.push_back({.offset = begin, .bytes = workspace - begin});
-  begin = workspace + static_cast<std::size_t>(workspace_bytes(variant_, shape_));
+  begin = workspace + static_cast<std::size_t>(kernels::workspace_bytes(variant_, shape_.sizes));
   parts.push_back({.offset = begin, .bytes = static_cast<std::size_t>(set_bytes_) - begin});
   return parts;
 }

@@ -1,51 +1,29 @@
 // Scratch operands on a device, on which configs are measured and verified.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "kernel_templates/launch_arguments.h"
+#include "autotune/search/scratch_shape.h"
+#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
-#include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
 
-struct ScratchShape {
-  kernels::Sizes sizes{};  // of every dimension, derived ones included
-  std::int64_t sets = 1;   // independent copies for rotation
-  int vector_width = 1;    // the exact alignment class of the operands
-  std::uint64_t seed = 1;
-  // Before and after every operand and the workspace; a multiple of 256.
-  std::size_t guard_bytes = 256;
-};
-
-// Maximum size of scratch operands, unless the settings differ.
-inline constexpr std::int64_t kMaxScratchBytes = std::int64_t{2} << 30;
-
-// Bytes that scratch operands may use: the value of the settings, or, if that is 0, a quarter of
-// the device's free memory, at most kMaxScratchBytes.
-Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device);
-
-// The largest sizes of the problem, with bucketed sizes halved until one set takes at most `bytes`;
-// sizes stay at least 1.
-ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
-                           std::int64_t bytes);
-
-// The same, starting from other sizes. `bytes_of` returns the bytes that a shape takes.
-ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes& sizes,
-                           std::int64_t bytes,
-                           const std::function<std::int64_t(const ScratchShape&)>& bytes_of);
-
-// kOutOfMemory unless one set of the shape fits in `bytes`: with few very long rows, even one may
-// not.
-Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
-                  kernels::DeviceKind kind, std::int64_t bytes);
+// The values that tuning fills operands with: the first elements of an operand with `count` of
+// them, which repeat after that: reproducible finite values as the operation table describes them,
+// integers from 0 to below the template's value_limit(). kInvalidArgument if that allows no value
+// for those sizes.
+Result<std::vector<std::byte>> random_elements(const kernels::Variant& variant, std::size_t operand,
+                                               const kernels::Sizes& sizes, std::size_t count,
+                                               std::uint64_t seed);
 
 // Several sets of operands of one variant, in one allocation. Inputs have reproducible finite
 // values, as described by the operation table. Outputs, and the guards between operands, which no
@@ -149,7 +127,6 @@ class ScratchOperands {
 
   static std::int64_t operand_bytes(const kernels::Variant& variant, const ScratchShape& shape,
                                     kernels::DeviceKind kind);
-  static std::int64_t workspace_bytes(const kernels::Variant& variant, const ScratchShape& shape);
   static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape,
                                        kernels::DeviceKind kind);
   Status fill_inputs();

@@ -2,11 +2,17 @@
 // problem on one device.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/database/tuning_store.h"
+#include "cache/records/launch_journal.h"
+#include "cache/records/tuning_records.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/device.h"
@@ -63,6 +69,29 @@ class TimeSpent {
  private:
   TuningSession& session_;
   const Moment start_ = session_.now();
+};
+
+// The configs that the trials quarantine for the session's variant on its device, without
+// duplicates. Trials of other devices, variants and templates are ignored.
+std::vector<kernels::Config> quarantined_configs(std::span<const cache::Trial> trials,
+                                                 const TuningSession& session);
+
+// The first 12 digits of a hash of the machine's name: the same for every user and process of the
+// machine. It distinguishes runs of different machines without storing the name.
+std::string host_id();
+std::string host_id(std::string_view name);
+
+// Where a config is entered in the launch journal while its kernel may crash or hang the process.
+struct JournalPlace {
+  cache::LaunchJournal* journal = nullptr;  // null: nothing is entered
+  std::string_view scope{};
+  std::string_view problem{};
+  kernels::Config config{};
+
+  // Entered until the result, which may be null, is destroyed.
+  [[nodiscard]] std::unique_ptr<cache::LaunchJournal::Entry> enter() const {
+    return journal != nullptr ? journal->enter(scope, problem, config) : nullptr;
+  }
 };
 
 }  // namespace dorajit::autotune

@@ -2,8 +2,7 @@
 
 #include <format>
 
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/log.h"
 

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cache/files/output_file.h"
+#include "cache/files/shared_file.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/fork_guard.h"

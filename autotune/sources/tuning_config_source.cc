@@ -6,10 +6,9 @@
 #include <format>
 #include <utility>
 
-#include "autotune/search/host_id.h"
-#include "autotune/search/tuning_report.h"
+#include "autotune/search/tuning_session.h"
 #include "autotune/sources/pinned_config.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/template.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
@@ -244,6 +243,16 @@ std::vector<LookupResult> TuningConfigSource::explain(const launch::Problem& pro
   if (best_of(looks).answers) return looks;
   for (LookupResult& look : find_nearest(*store_, session)) looks.push_back(std::move(look));
   return looks;
+}
+
+std::string tuning_report(const launch::Problem& problem, const TuneResult& result,
+                          double seconds) {
+  return std::format(
+      "dorajit autotuning for kernel {}, with key as {}, finished after {:.2f}s, best config "
+      "selected: {}; {:.2f} us, default {} {:.2f} us, {} configs\n",
+      problem.variant.operation->name, to_text(problem), seconds, to_text(result.winner),
+      result.winner_ns / 1e3, to_text(result.default_config), result.default_ns / 1e3,
+      result.trials.size());
 }
 
 }  // namespace dorajit::autotune

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "autotune/search/problem_tuner.h"
@@ -17,8 +18,9 @@
 #include "cache/records/launch_journal.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/settings.h"
-#include "runtime/base/statistics.h"
 #include "runtime/launch/config_source.h"
+#include "runtime/launch/kernel_cache.h"
+#include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
 
@@ -65,5 +67,9 @@ class TuningConfigSource final : public launch::ConfigSource {
 
 // The space that the settings select.
 kernels::SpaceKind space_kind(const Settings& settings);
+
+// One line with a newline: kernel, key, time and best config, worded as Triton's
+// TRITON_PRINT_AUTOTUNING, then the measured times of the config and of the default.
+std::string tuning_report(const launch::Problem& problem, const TuneResult& result, double seconds);
 
 }  // namespace dorajit::autotune

@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-#include "autotune/search/host_id.h"
+#include "autotune/search/tuning_session.h"
 #include "autotune/search/verification.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 

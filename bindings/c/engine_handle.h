@@ -1,11 +1,13 @@
-// The object behind a dorajit_engine handle.
+// The object behind a dorajit_engine handle, and the settings that it is created with.
 #pragma once
 
 #include <utility>
 
 #include "autotune/engine_factory.h"
 #include "dorajit/dorajit.h"
+#include "runtime/base/error.h"
 #include "runtime/base/fork_guard.h"
+#include "runtime/base/settings.h"
 
 // Thread-safe. If a process forks while another thread is compiling, loading or tuning, the child
 // inherits locks that nobody releases. In that child, a new engine with the same settings replaces
@@ -42,3 +44,10 @@ struct dorajit_engine {
   const dorajit::Settings settings_;
   dorajit::ForkSafe<dorajit::autotune::EngineParts, dorajit::Work::kPreparing> parts_;
 };
+
+namespace dorajit::bindings {
+
+// The settings of this process's environment, overridden by `options`, which may be null.
+Result<Settings> settings_from_options(const dorajit_engine_options* options);
+
+}  // namespace dorajit::bindings

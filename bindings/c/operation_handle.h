@@ -1,4 +1,4 @@
-// The operations of the library as handles of the C ABI.
+// The operations of the library, and own kernels, as handles of the C ABI.
 #pragma once
 
 #include <dorajit/dorajit.h>

@@ -17,7 +17,6 @@
 #include "runtime/launch/check_call.h"
 #include "runtime/launch/kernel_cache.h"
 #include "runtime/launch/problem.h"
-#include "runtime/launch/size_limit.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -85,11 +84,12 @@ Status with_checked_shapes(std::string_view function, const dorajit_operation* h
   return use(views, checked);
 }
 
-// The workspace size, in bytes, of a call with these tensors.
+// The workspace size, in bytes, of a call with these tensors and scalars.
 Status workspace_of(std::string_view function, const dorajit_operation* handle,
-                    const DLTensor* const* tensors, std::int32_t num_tensors, std::int64_t* bytes) {
+                    const DLTensor* const* tensors, std::int32_t num_tensors,
+                    std::span<const double> scalars, std::int64_t* bytes) {
   DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
-  return with_checked_shapes(function, handle, tensors, num_tensors, {},
+  return with_checked_shapes(function, handle, tensors, num_tensors, scalars,
                              [&](const auto&, const launch::CheckedCall& checked) -> Status {
                                *bytes = kernels::workspace_bytes(checked.variant, checked.sizes);
                                return {};
@@ -133,7 +133,7 @@ dorajit_status sum_workspace_of(std::string_view function, const Operation& oper
                                 dorajit_error** error) {
   const DLTensor* const tensors[] = {d_out, d_out, gain, nullptr, nullptr, gain};
   return guarded(error, [&] {
-    return workspace_of(function, to_handle(&operation), tensors, std::size(tensors), bytes);
+    return workspace_of(function, to_handle(&operation), tensors, std::size(tensors), {}, bytes);
   });
 }
 
@@ -164,7 +164,21 @@ dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
                                            const DLTensor* const* tensors, std::int32_t num_tensors,
                                            std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
-    return workspace_of("operation_workspace", operation, tensors, num_tensors, bytes);
+    return workspace_of("operation_workspace", operation, tensors, num_tensors, {}, bytes);
+  });
+}
+
+dorajit_status dorajit_kernel_workspace(const dorajit_operation* kernel,
+                                        const DLTensor* const* tensors, std::int32_t num_tensors,
+                                        const double* scalars, std::int32_t num_scalars,
+                                        std::int64_t* bytes, dorajit_error** error) {
+  return guarded(error, [&]() -> Status {
+    constexpr std::string_view kFunction = "kernel_workspace";
+    DORAJIT_ASSIGN(const Operation* operation,
+                   check_tensor_count(kFunction, kernel, tensors, num_tensors));
+    DORAJIT_ASSIGN(const std::span<const double> values,
+                   check_described_scalars(kFunction, *operation, scalars, num_scalars));
+    return workspace_of(kFunction, kernel, tensors, num_tensors, values, bytes);
   });
 }
 

@@ -10,7 +10,6 @@
 #include "bindings/c/engine_handle.h"
 #include "bindings/c/error_handle.h"
 #include "bindings/c/operation_handle.h"
-#include "bindings/c/sized_struct.h"
 #include "kernel_templates/registry.h"
 #include "runtime/launch/check_call.h"
 

@@ -8,7 +8,6 @@
 
 #include "bindings/python/linear_gradients.h"
 #include "bindings/python/module_parts.h"
-#include "bindings/python/positional_function.h"
 
 namespace dorajit::python {
 namespace {

@@ -11,8 +11,6 @@
 #include "bindings/python/linear_products.h"
 #include "bindings/python/module_parts.h"
 #include "bindings/python/native_operation.h"
-#include "bindings/python/positional_function.h"
-#include "bindings/python/run_operation.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {

@@ -11,7 +11,6 @@
 #include <stdexcept>
 
 #include "bindings/python/module_parts.h"
-#include "bindings/python/positional_function.h"
 
 namespace dorajit::python {
 namespace {

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "bindings/python/native_operation.h"
-#include "bindings/python/run_operation.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {

@@ -10,10 +10,8 @@
 #include <utility>
 
 #include "bindings/python/eligibility.h"
-#include "bindings/python/engines.h"
 #include "bindings/python/module_parts.h"
 #include "bindings/python/native_call.h"
-#include "bindings/python/native_error.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {

@@ -14,12 +14,7 @@
 #include "bindings/python/eligibility.h"
 #include "bindings/python/module_parts.h"
 #include "bindings/python/native_call.h"
-#include "bindings/python/native_error.h"
 #include "bindings/python/native_operation.h"
-#include "bindings/python/operands.h"
-#include "bindings/python/positional_function.h"
-#include "bindings/python/recording.h"
-#include "bindings/python/run_operation.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {

@@ -7,12 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "bindings/python/eligibility.h"
 #include "bindings/python/module_parts.h"
 #include "bindings/python/native_call.h"
-#include "bindings/python/native_error.h"
 #include "bindings/python/native_operation.h"
-#include "bindings/python/positional_function.h"
-#include "bindings/python/recording.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {
@@ -26,8 +24,9 @@ constexpr const char* kKernelCapsule = "dorajit.own_kernel";
 
 struct NativeKernel {
   NativeOperation operation;
-  std::vector<bool> is_tensor;  // by argument
-  std::string json;             // the description
+  std::vector<bool> is_tensor;  // by argument of a call
+  bool has_workspace;
+  std::string json;  // the description
 };
 
 // -1 with a Python error for what is no number.
@@ -82,9 +81,19 @@ class Arguments {
       return py::none();
     }
     void* const stream = current_stream(pointers_[0]->device);
+    std::int64_t bytes = 0;
+    TorchMemory workspace;
+    if (kernel_->has_workspace) {
+      check([&](dorajit_error** error) {
+        return dorajit_kernel_workspace(kernel_->operation.handle, pointers_.data(), num_tensors_,
+                                        scalars_.data(), num_scalars_, &bytes, error);
+      });
+      if (bytes > 0) workspace = TorchMemory(objects_[0], bytes);
+    }
     run([&](dorajit_engine* engine, dorajit_error** error) {
       return dorajit_launch(engine, stream, kernel_->operation.handle, pointers_.data(),
-                            num_tensors_, scalars_.data(), num_scalars_, nullptr, 0, error);
+                            num_tensors_, scalars_.data(), num_scalars_, workspace.data(), bytes,
+                            error);
     });
     for (std::size_t i = 0; i < kernel_->operation.operands.size(); ++i) {
       if (kernel_->operation.operands[i].is_output == 0) continue;
@@ -137,10 +146,10 @@ py::object function_of(PyMethodDef& method, const py::capsule& kernel) {
   return owned(PyCFunction_NewEx(&method, kernel.ptr(), nullptr));
 }
 
-py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor) {
+py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor, bool has_workspace) {
   const dorajit_operation* handle = nullptr;
   check([&](dorajit_error** error) { return dorajit_kernel_create(json.c_str(), &handle, error); });
-  auto* const kernel = new NativeKernel{NativeOperation(handle), {}, json};
+  auto* const kernel = new NativeKernel{NativeOperation(handle), {}, has_workspace, json};
   const py::capsule self(kernel, kKernelCapsule, [](PyObject* capsule) {
     delete static_cast<NativeKernel*>(PyCapsule_GetPointer(capsule, kKernelCapsule));
   });
@@ -159,12 +168,14 @@ py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor) {
 }  // namespace
 
 void add_own_kernels(py::module_& module) {
-  module.def("make_kernel", &make_kernel, py::arg("json"), py::arg("is_tensor"),
-             "(str, Sequence[bool]) -> tuple[Callable[..., int | None], Callable[..., int | None], "
-             "Callable[..., Any]]\n\n"
-             "The kernel of a description, of which each argument is said to be a tensor or not: "
-             "functions that launch it, make it ready and explain it, of these arguments. Each "
-             "returns the number of an argument that is no tensor which it can read.");
+  module.def(
+      "make_kernel", &make_kernel, py::arg("json"), py::arg("is_tensor"), py::arg("has_workspace"),
+      "(str, Sequence[bool], bool) -> tuple[Callable[..., int | None], Callable[..., int | None], "
+      "Callable[..., Any]]\n\n"
+      "The kernel of a description, of whose arguments in a call each is said to be a tensor "
+      "or not, and which may have a workspace: functions that launch it, make it ready and explain "
+      "it, of these arguments. Each "
+      "returns the number of an argument that is no tensor which it can read.");
 }
 
 }  // namespace dorajit::python

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
-#include "bindings/python/recording.h"
+#include "bindings/python/eligibility.h"
+#include "bindings/python/module_parts.h"
 
 namespace dorajit::python {
 namespace {
@@ -62,6 +66,47 @@ const DLDataType* type_of(const PyObject* dtype, std::size_t types) {
     if (type.dtype == dtype) return &type.dl;
   }
   return nullptr;
+}
+
+template <class T>
+void append(std::string& bytes, const T& value) {
+  bytes += std::string_view(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// False for a tensor of a subclass, without a version, or whose memory kernels cannot read; a
+// Python error may then be set.
+bool append_state(std::string& bytes, PyObject* tensor) {
+  if (!is_plain(tensor)) return false;
+  static PyObject* const version_name = PyUnicode_InternFromString("_version");
+  const auto version = py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, version_name));
+  TorchTensor read;
+  if (!version || !read.read(tensor)) return false;
+  const DLTensor& dl = read.dl();
+  append(bytes, PyLong_AsLongLong(version.ptr()));
+  append(bytes, dl.data);
+  append(bytes, dl.device.device_type);
+  append(bytes, dl.device.device_id);
+  append(bytes, dl.dtype.code);
+  append(bytes, dl.dtype.bits);
+  append(bytes, dl.ndim);
+  for (int i = 0; i < dl.ndim; ++i) {
+    append(bytes, dl.shape[i]);
+    append(bytes, dl.strides[i]);
+  }
+  return true;
+}
+
+PyObject* tensor_state(PyObject*, PyObject* const* tensors, Py_ssize_t count) noexcept {
+  return with_python_errors([&]() -> PyObject* {
+    std::string bytes;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!append_state(bytes, tensors[i])) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+      }
+    }
+    return PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size()));
+  });
 }
 
 }  // namespace
@@ -217,6 +262,19 @@ void* current_stream(const DLDevice& device) {
   const py::object index = owned(PyLong_FromLong(device.device_id));
   const py::object stream = owned(PyObject_CallOneArg(torch().current_stream, index.ptr()));
   return PyLong_AsVoidPtr(stream.ptr());
+}
+
+void add_tensor_state(py::module_& module) {
+  static std::array methods = {
+      fast_method(
+          "tensor_state", tensor_state,
+          "tensor_state($module, /, *tensors)\n--\n\n"
+          "(*Any) -> bytes | None\n\n"
+          "A key of versions, addresses, shapes, strides, types and devices: it changes with each "
+          "write that PyTorch counts. None if a tensor has no version or is of a subclass."),
+      PyMethodDef{},
+  };
+  if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
 }
 
 }  // namespace dorajit::python

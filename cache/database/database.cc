@@ -8,7 +8,6 @@
 
 #include "cache/database/replacement.h"
 #include "cache/files/directories.h"
-#include "cache/files/file_error.h"
 
 namespace dorajit::cache {
 namespace {

@@ -7,10 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "cache/database/held_folder.h"
-#include "cache/database/inspection.h"
+#include "cache/database/schema.h"
 #include "cache/database/sqlite_connection.h"
-#include "cache/files/file_lock.h"
+#include "cache/files/shared_file.h"
 #include "runtime/base/fork_guard.h"
 
 namespace dorajit::cache {

@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "cache/database/held_folder.h"
-#include "cache/database/inspection.h"
+#include "cache/database/schema.h"
+#include "cache/database/sqlite_connection.h"
 #include "cache/database/tuning_rows.h"
 #include "cache/files/directories.h"
 #include "runtime/base/fork_guard.h"

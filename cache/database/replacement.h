@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "cache/files/file_error.h"
+#include "cache/files/directories.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
 

@@ -11,10 +11,21 @@
 #include <string>
 #include <string_view>
 
+#include "cache/files/trusted_directory.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
+
+// One path per database folder, as SQLite requires, while any database in it is open.
+//
+// SQLite names the memory that processes share after the path under which this process first opened
+// a database. All users of a folder must therefore use the same descriptor.
+using HeldFolder = std::shared_ptr<const TrustedDirectory>;
+
+// Returns the folder through the descriptor that this process already has for it, if any.
+// Thread-safe; call it within Work::kSqlite.
+HeldFolder hold(TrustedDirectory folder);
 
 struct SqliteError {
   int code = SQLITE_ERROR;  // primary result code

@@ -8,18 +8,18 @@
 #include <system_error>
 #include <utility>
 
-#include "cache/database/inspection.h"
+#include "cache/database/schema.h"
 #include "cache/database/tuning_rows.h"
-#include "cache/files/output_file.h"
-#include "cache/records/trial_validity.h"
+#include "cache/files/shared_file.h"
+#include "cache/records/tuning_records.h"
+#include "runtime/base/files.h"
 #include "runtime/base/fork_guard.h"
-#include "runtime/base/regular_file.h"
 
 namespace dorajit::cache {
 namespace {
 
 constexpr std::string_view kSqliteMark("SQLite format 3\0", 16);
-constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxTrialFileBytes = std::size_t{1} << 30;
 constexpr std::chrono::seconds kWaitForOthers{5};
 
 std::unexpected<Error> bad_file(const std::string& path, std::string_view what) {
@@ -76,7 +76,7 @@ Result<TrialFile> read_database(const std::string& path, const Progress& progres
 Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress) {
   const auto start = read_file_start(path, kSqliteMark.size());
   if (start && *start == kSqliteMark) return read_database(path, progress);
-  const auto text = read_regular_file(path, kMaxFileBytes);
+  const auto text = read_regular_file(path, kMaxTrialFileBytes);
   if (!text) return bad_file(path, text.error());
   auto parsed = parse_lines(*text, progress);
   if (!parsed) return bad_file(path, parsed.error().message);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cache/records/progress.h"
 #include "cache/records/trial_lines.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"

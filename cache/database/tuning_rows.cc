@@ -8,10 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "cache/records/device_models.h"
-#include "cache/records/trial_validity.h"
+#include "cache/records/tuning_records.h"
 #include "cache/records/winner_choice.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 
 namespace dorajit::cache {
 namespace {
@@ -105,6 +104,15 @@ SqliteResult<std::vector<Record>> records_of(SqliteResult<Statement> statement,
   return records;
 }
 
+SqliteStatus delete_winner(Connection& connection, std::string_view device,
+                           std::string_view problem) {
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2",
+                                    device, problem));
+  DORAJIT_TRY(statement.step());
+  return {};
+}
+
 // Whether the winner changed.
 SqliteResult<bool> derive_winner(Connection& connection, const std::string& device,
                                  const std::string& problem) {
@@ -157,15 +165,6 @@ SqliteStatus put_winner(Connection& connection, const Winner& winner) {
                          environment.space, environment.tuner, environment.templates, config,
                          default_config, winner.median_ns, winner.default_median_ns,
                          winner.created_unix_s, checksum(winner)));
-  DORAJIT_TRY(statement.step());
-  return {};
-}
-
-SqliteStatus delete_winner(Connection& connection, std::string_view device,
-                           std::string_view problem) {
-  DORAJIT_ASSIGN(auto statement,
-                 connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2",
-                                    device, problem));
   DORAJIT_TRY(statement.step());
   return {};
 }

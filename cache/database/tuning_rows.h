@@ -10,7 +10,6 @@
 
 #include "cache/database/sqlite_connection.h"
 #include "cache/database/tuning_store.h"
-#include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 
 namespace dorajit::cache {
@@ -21,14 +20,11 @@ SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials
                            const std::function<void(const Trial&, bool added)>& each = {});
 // Replaces an earlier winner of the same device and problem.
 SqliteStatus put_winner(Connection& connection, const Winner& winner);
-SqliteStatus delete_winner(Connection& connection, std::string_view device,
-                           std::string_view problem);
-
 // All that is known of a problem on a device; empty text stands for any.
 SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string_view device,
                                              std::string_view problem);
 
-// On the device, or else on the one of its model (cache/records/device_models.h) whose memory is
+// On the device, or else on the one of its model (cache/records/tuning_records.h) whose memory is
 // nearest.
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem);

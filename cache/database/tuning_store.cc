@@ -7,7 +7,7 @@
 
 #include "cache/database/tuning_rows.h"
 #include "cache/database/tuning_store_state.h"
-#include "cache/records/device_models.h"
+#include "cache/records/tuning_records.h"
 #include "cache/records/winner_choice.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"

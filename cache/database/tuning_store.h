@@ -13,10 +13,9 @@
 #include <vector>
 
 #include "cache/database/overlay_databases.h"
-#include "cache/files/file_lock.h"
+#include "cache/files/shared_file.h"
 #include "cache/files/trusted_directory.h"
 #include "cache/records/pins.h"
-#include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"

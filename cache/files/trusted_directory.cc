@@ -7,7 +7,7 @@
 #include <format>
 
 #include "cache/files/directories.h"
-#include "runtime/base/user_ids.h"
+#include "runtime/base/files.h"
 
 namespace dorajit::cache {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/files/file_error.h"
+#include "cache/files/directories.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
 

@@ -12,12 +12,12 @@
 #include <optional>
 #include <system_error>
 
-#include "cache/files/file_error.h"
-#include "cache/files/file_lock.h"
-#include "cache/files/text_lines.h"
-#include "kernel_templates/config_text.h"
+#include "cache/files/directories.h"
+#include "cache/files/shared_file.h"
+#include "kernel_templates/config.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
+#include "runtime/base/printable_text.h"
 
 namespace dorajit::cache {
 namespace {

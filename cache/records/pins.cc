@@ -8,17 +8,14 @@
 #include <optional>
 #include <utility>
 
-#include "cache/files/atomic_file.h"
-#include "cache/files/file_lock.h"
-#include "cache/files/text_lines.h"
-#include "cache/records/device_models.h"
-#include "kernel_templates/config_text.h"
+#include "cache/files/shared_file.h"
+#include "cache/records/tuning_records.h"
+#include "kernel_templates/config.h"
+#include "runtime/base/files.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/json_fields.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/log.h"
 #include "runtime/base/printable_text.h"
-#include "runtime/base/regular_file.h"
 
 namespace dorajit::cache {
 namespace {
@@ -27,7 +24,7 @@ using Json = JsonFields::Json;
 
 constexpr const char* kFormatName = "dorajit-lock";
 constexpr std::int64_t kFormatVersion = 1;
-constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxPinsBytes = std::size_t{64} << 20;
 
 // In a cache folder.
 constexpr const char* kName = "pins.jsonl";
@@ -129,7 +126,7 @@ Result<std::vector<Pin>> read_pin_file(const std::string& path) {
                 std::format("cannot use the lock file {}: {}; `dorajit freeze --out` writes one",
                             path, why));
   };
-  const auto text = read_regular_file(path, kMaxFileBytes);
+  const auto text = read_regular_file(path, kMaxPinsBytes);
   if (!text) return refuse(text.error());
   auto entries = parse_pin_text(*text);
   if (!entries) return refuse(entries.error().message);

@@ -12,11 +12,10 @@
 #include <tuple>
 #include <utility>
 
-#include "cache/files/text_lines.h"
-#include "cache/records/trial_validity.h"
-#include "kernel_templates/config_text.h"
-#include "runtime/base/json_fields.h"
+#include "cache/records/tuning_records.h"
+#include "kernel_templates/config.h"
 #include "runtime/base/json_text.h"
+#include "runtime/base/printable_text.h"
 
 namespace dorajit::cache {
 namespace {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
 

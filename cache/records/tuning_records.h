@@ -1,14 +1,24 @@
 // Results of tuning: trials (measurements) and the winners that follow from them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernel_templates/config.h"
 
 namespace dorajit::cache {
+
+// Called with the amount done, from the working thread. May be empty.
+using Progress = std::function<void(std::int64_t done, std::int64_t in_all)>;
+
+inline void report(const Progress& progress, std::int64_t done, std::int64_t in_all) {
+  if (progress) progress(done, in_all);
+}
 
 // What a measurement depends on besides problem and device.
 struct Environment {
@@ -94,5 +104,30 @@ struct Winner {
 // A hash of every field, typed and delimited. Stored with the row; it identifies a trial.
 std::int64_t checksum(const Trial& trial);
 std::int64_t checksum(const Winner& winner);
+
+// The values that a trial or winner may have, wherever it was read.
+inline constexpr std::size_t kMaxTextBytes = 1024;
+inline constexpr std::int64_t kMaxSamples = 1'000'000'000;
+inline constexpr std::int64_t kMaxUnixSeconds = 253'402'300'799;  // the year 9999
+
+// What is wrong with a text or a number of the record; empty if nothing is. Texts are shown on
+// terminals, so they must be printable lines (runtime/base/printable_text.h).
+std::string fault_of(const Trial& trial);
+std::string fault_of(const Winner& winner);
+
+// The latest valid time stamp, in seconds since 1970: a day ahead of this machine's clock.
+std::int64_t latest_plausible_time();
+
+// Whether two fingerprints are equal but for the GiB at their end, and these by at most an eighth.
+// GPUs of one model report different memory, by driver, ECC and board: A100 40GB 39.39 to 39.59
+// GiB. Models of one name with different memory (8 and 12 GiB) are further apart.
+bool is_same_model(std::string_view one, std::string_view other);
+
+// How far the memory of two such fingerprints is apart, in GiB.
+int memory_apart(std::string_view one, std::string_view other);
+
+// A range of texts with the fingerprints of a device's model, for queries; not all of it is of that
+// model.
+std::pair<std::string, std::string> range_of_model(std::string_view fingerprint);
 
 }  // namespace dorajit::cache

@@ -1,4 +1,4 @@
-"""Five kernels that are not DoRA, described for dorajit: python kernels.py runs each beside PyTorch."""
+"""Nine kernels that are not DoRA, described for dorajit: python kernels.py runs each beside PyTorch."""
 
 import pathlib
 
@@ -63,6 +63,45 @@ embedding = dorajit.Kernel(
     limits={"ids": "rows"})
 
 
+layer_norm_backward = dorajit.Kernel(
+    name="layer_norm_backward", source=str(_HERE / "layer_norm_backward.cu"),
+    arguments=[("d_out", "in", "T[rows, cols]"), ("x", "in", "T[rows, cols]"), ("weight", "in", "T[cols]"),
+               ("mean", "in", "float32[rows]"), ("rstd", "in", "float32[rows]"), ("d_x", "out", "T[rows, cols]"),
+               ("d_weight", "out", "float32[cols]"), ("d_bias", "out", "float32[cols]"),
+               ("partials", "workspace", "float32[1024 * cols]"), ("rows", "int64"), ("cols", "int64")],
+    types=_TYPES, parameters={"PARTS": [64, 128, 256, 512], "THREADS": [128, 256, 512, 1024]},
+    default={"PARTS": 256, "THREADS": 256},
+    launches=[{"entry": "layer_norm_backward<PARTS, THREADS>", "grid": "PARTS", "block": "THREADS",
+               "shared_memory": "8 * cols"},
+              {"entry": "add_parts<PARTS>", "grid": "ceil_div(cols, 32)", "block": [32, 16]}],
+    key=["T", "bucket(rows)", "cols"], tolerance=1e-3)
+
+total = dorajit.Kernel(
+    name="total", source=str(_HERE / "total.cu"),
+    arguments=[("x", "in", "T[n]"), ("out", "out", "float32[1]"), ("partials", "workspace", "float32[2048]"),
+               ("n", "int64")],
+    types=_TYPES, parameters={"PER_SM": [1, 2, 4, 8], "THREADS": [128, 256, 512], "VEC": [1, 2, 4, 8]},
+    default={"PER_SM": 1, "THREADS": 256, "VEC": 1}, constraint="n % VEC == 0 and PER_SM * multiprocessors <= 2048",
+    launches=[{"entry": "add_shares<THREADS, VEC>", "grid": "PER_SM * multiprocessors", "block": "THREADS"},
+              {"entry": "add_partials", "grid": 1, "block": 256}],
+    key=["T", "bucket(n)"], tolerance=1e-3)
+
+argmax = dorajit.Kernel(
+    name="argmax", source=str(_HERE / "argmax.cu"), entry="argmax<THREADS, VEC>",
+    arguments=[("x", "in", "T[rows, cols]"), ("out", "out", "int64[rows]"), ("rows", "int64"), ("cols", "int64")],
+    types=_TYPES, parameters={"THREADS": [32, 64, 128, 256, 512, 1024], "VEC": [1, 2, 4, 8]},
+    default={"THREADS": 256, "VEC": 1}, constraint="cols % VEC == 0", grid="rows", block="THREADS",
+    key=["T", "bucket(rows)", "cols"])
+
+int4_gemv = dorajit.Kernel(
+    name="int4_gemv", source=str(_HERE / "int4_gemv.cu"), entry="int4_gemv<WARPS, ROWS, GROUP>",
+    arguments=[("packed", "in", "uint8[rows, pairs]"), ("scales", "in", "T[rows, groups]"), ("x", "in", "T[cols]"),
+               ("y", "out", "T[rows]"), ("rows", "int64"), ("cols", "int64")],
+    types=_TYPES, parameters={"WARPS": [1, 2, 4, 8], "ROWS": [1, 2, 4], "GROUP": [128]},
+    default={"WARPS": 4, "ROWS": 1, "GROUP": 128}, constraint="cols == 2 * pairs and cols == groups * GROUP",
+    grid="ceil_div(rows, WARPS * ROWS)", block=[32, "WARPS"], tolerance=1e-3)
+
+
 def run_swiglu(dtype=torch.bfloat16, n=1 << 20):
     gate, up = torch.randn(2, n, device="cuda", dtype=dtype)
     out = torch.empty_like(gate)
@@ -108,8 +147,50 @@ def run_embedding(dtype=torch.bfloat16, id_type=torch.int64, n=8192, rows=32000,
     return embedding.explain(*arguments), out, torch.nn.functional.embedding(ids, table).float()
 
 
+def run_layer_norm_backward(dtype=torch.bfloat16, rows=4096, cols=4096):
+    d_out, x = torch.randn(2, rows, cols, device="cuda", dtype=dtype)
+    weight = torch.randn(cols, device="cuda", dtype=dtype)
+    wide = [one.float().requires_grad_() for one in (x, weight, torch.zeros_like(weight))]
+    torch.nn.functional.layer_norm(wide[0], (cols,), *wide[1:]).backward(d_out.float())
+    mean, rstd = x.float().mean(-1), (x.float().var(-1, correction=0) + 1e-5).rsqrt()
+    d_x, d_weight, d_bias = torch.empty_like(x), *torch.empty(2, cols, device="cuda")
+    arguments = (d_out, x, weight, mean, rstd, d_x, d_weight, d_bias, rows, cols)
+    layer_norm_backward(*arguments)
+    expected = [one.grad for one in wide]
+    scaled = [torch.cat([(one / other.std()).flatten() for one, other in zip(of, expected)])
+              for of in ((d_x.float(), d_weight, d_bias), expected)]
+    return layer_norm_backward.explain(*arguments), *scaled
+
+
+def run_total(dtype=torch.bfloat16, n=1 << 24):
+    x = torch.rand(n, device="cuda", dtype=dtype)
+    out = torch.empty(1, device="cuda")
+    total(x, out, n)
+    return total.explain(x, out, n), out, x.double().sum()[None].float()
+
+
+def run_argmax(dtype=torch.bfloat16, rows=1024, cols=32000):
+    x = torch.randn(rows, cols, device="cuda", dtype=dtype)
+    out = torch.empty(rows, device="cuda", dtype=torch.int64)
+    arguments = (x, out, rows, cols)
+    argmax(*arguments)
+    first = (x == x.amax(-1, keepdim=True)).int().argmax(-1)  # PyTorch's own takes any of equal elements
+    return argmax.explain(*arguments), out, first.float()
+
+
+def run_int4_gemv(dtype=torch.bfloat16, rows=4096, cols=4096, group=128):
+    packed = torch.randint(256, (rows, cols // 2), device="cuda", dtype=torch.uint8)
+    scales, x = torch.rand(rows, cols // group, device="cuda", dtype=dtype), torch.randn(cols, device="cuda", dtype=dtype)
+    y = torch.empty(rows, device="cuda", dtype=dtype)
+    arguments = (packed, scales, x, y, rows, cols)
+    int4_gemv(*arguments)
+    weight = torch.stack((packed & 15, packed >> 4), -1).view(rows, -1, group).double() - 8
+    return int4_gemv.explain(*arguments), y, ((weight * scales[..., None].double()).view(rows, cols) @ x.double()).float()
+
+
 EXAMPLES = {"swiglu": run_swiglu, "rms_norm": run_rms_norm, "transpose": run_transpose, "conv2d": run_conv2d,
-            "embedding": run_embedding}
+            "embedding": run_embedding, "layer_norm_backward": run_layer_norm_backward, "total": run_total,
+            "argmax": run_argmax, "int4_gemv": run_int4_gemv}
 
 
 def largest_error(out, expected):

@@ -17,7 +17,7 @@ extern "C" {
 DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit_operation** kernel,
                                                  dorajit_error** error);
 
-/* It is called by dorajit_launch, without workspace, and made ready by dorajit_warmup.
+/* It is called by dorajit_launch and made ready by dorajit_warmup.
  *
  * tensors: in the order of the description's arguments, all of them: CUDA tensors of one device,
  * contiguous, aligned to 16 bytes, of exactly the dimensions that the description names. Elements
@@ -26,9 +26,20 @@ DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit
  * which holds it exactly up to 2^53, and is part of the problem. Sizes that scalars and tensors
  * both have must agree.
  *
+ * A description with a "workspace" needs memory of dorajit_kernel_workspace bytes, aligned to 16
+ * bytes, in each call; the launches of a call use it, and nothing is kept there between calls.
+ *
  * DORAJIT_INVALID_ARGUMENT also where the grid, the block or the shared memory of the default
  * config is out of range for these sizes, or its constraint does not hold. DORAJIT_COMPILE_ERROR
  * with the compiler's whole log, by the lines of the description's source. */
+
+/* Writes the workspace size, in bytes, of a call of a kernel; 0 for a description without one.
+ * tensors and scalars: as for dorajit_warmup. On failure *bytes is not modified. */
+DORAJIT_API dorajit_status dorajit_kernel_workspace(const dorajit_operation* kernel,
+                                                    const DLTensor* const* tensors,
+                                                    int32_t num_tensors, const double* scalars,
+                                                    int32_t num_scalars, int64_t* bytes,
+                                                    dorajit_error** error);
 
 /* Writes the problem key of a call of any operation, as `dorajit show` prints it, or "" for a call
  * that launches nothing. No device is used: a kernel for the problem can be compiled elsewhere.

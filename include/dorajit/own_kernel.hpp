@@ -29,9 +29,22 @@ class Kernel : public Operation {
   Kernel(const std::string& json, const std::string& source) : Kernel(with_source(json, source)) {}
 
   // Enqueues a call on the stream. tensors, then scalars: each in the order of the description's
-  // arguments; integers are given as doubles. "out" and "inout" tensors are written.
-  void operator()(Engine& engine, void* stream, Tensors tensors, Scalars scalars = {}) const {
-    engine.launch(stream, *this, tensors, scalars);
+  // arguments; integers are given as doubles. "out" and "inout" tensors are written. workspace: of
+  // workspace_bytes(), if the description has one.
+  void operator()(Engine& engine, void* stream, Tensors tensors, Scalars scalars = {},
+                  const Workspace& workspace = {}) const {
+    engine.launch(stream, *this, tensors, scalars, workspace);
+  }
+
+  // The workspace size of such a call.
+  [[nodiscard]] std::int64_t workspace_bytes(Tensors tensors, Scalars scalars = {}) const {
+    const detail::TensorList list(tensors);
+    std::int64_t bytes = 0;
+    detail::check([&](dorajit_error** error) {
+      return dorajit_kernel_workspace(get(), list.data(), list.size(), scalars.begin(),
+                                      static_cast<std::int32_t>(scalars.size()), &bytes, error);
+    });
+    return bytes;
   }
 
   // Makes ready what such a call would launch. Data of tensors may be null.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernel_templates/builtin_compose_low_rank.h"
+#include "kernel_templates/describe.h"
 #include "kernel_templates/math/compose_residual.h"
-#include "kernel_templates/operation_rules.h"
 #include "kernel_templates/reference.h"
 
 namespace dorajit::kernels {

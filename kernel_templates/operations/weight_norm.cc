@@ -1,4 +1,5 @@
-// Row norms of a weight with its low-rank update, and the gains derived from them.
+// Row norms of a weight with its low-rank update and the gains derived from them, and the assembly
+// of such norms from three sums.
 #include "kernel_templates/templates/weight_norm.h"
 
 #include <cmath>
@@ -7,7 +8,8 @@
 #include <vector>
 
 #include "kernel_templates/builtin_weight_norm.h"
-#include "kernel_templates/operation_rules.h"
+#include "kernel_templates/describe.h"
+#include "kernel_templates/math/norm_assembly.h"
 #include "kernel_templates/reference.h"
 
 namespace dorajit::kernels {
@@ -48,6 +50,13 @@ constexpr Operand kOperands[] = {
     {"divisor", kOutput, kOut, Presence::kOptional},
 };
 constexpr std::string_view kScalars[] = {"scale"};
+
+constexpr Operand kAssemblyOperands[] = {
+    {"w_norm_sq", kInput, kMatrix},
+    {"cross", kInput, kMatrix},
+    {"ba_norm_sq", kInput, kMatrix},
+    {"norm", kOutput, kMatrix},
+};
 
 // The elements in double precision, row by row.
 std::vector<double> widened(const KernelArguments& arguments, const Variant& variant, int operand,
@@ -134,6 +143,15 @@ extern constinit const Operation operation_weight_norm = checked({
     .builtin = builtin_weight_norm,
     .why_unsupported = why_not,
     .tolerance = 1e-5,
+});
+
+extern constinit const Operation operation_norm_assembly = describe<NormAssembly>({
+    .name = "norm_assembly",
+    .documentation = "norm = sqrt(max(w_norm_sq + 2 scale * cross + scale^2 * ba_norm_sq, 0))",
+    .operands = kAssemblyOperands,
+    .scalars = kScalars,
+    .formula = "NormAssembly",
+    .math_header = "math/norm_assembly.h",
 });
 
 }  // namespace dorajit::kernels

@@ -1,12 +1,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernel_templates/builtin_configs.h"
 #include "kernel_templates/sizes.h"
-#include "kernel_templates/templates/formula_templates.h"
 #include "kernel_templates/templates/streaming_configs.h"
-#include "kernel_templates/templates/sums.h"
-#include "kernel_templates/templates/verified_matrices.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -101,9 +97,9 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
 }
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
-                         const LaunchArguments& arguments) {
+                         const LaunchArguments& arguments, int) {
   return {.run = matrix_stage(config, arguments),
-          .finish = finish_stage(variant, config, arguments),
+          .later = {finish_stage(variant, config, arguments)},
           .work = elements_of_matrix(arguments)};
 }
 

@@ -5,8 +5,7 @@
 #include <initializer_list>
 
 #include "kernel_templates/builtin_compose_low_rank.h"
-#include "kernel_templates/templates/compose_low_rank_launch.h"
-#include "kernel_templates/templates/shared_memory.h"
+#include "kernel_templates/templates/matrix_tiles.h"
 
 namespace dorajit::kernels {
 namespace {

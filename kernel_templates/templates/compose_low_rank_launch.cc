@@ -1,10 +1,8 @@
-#include "kernel_templates/templates/compose_low_rank_launch.h"
-
 #include <format>
 
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/templates/compose_low_rank.h"
-#include "kernel_templates/templates/matrix_boxes.h"
+#include "kernel_templates/templates/matrix_tiles.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -77,7 +75,7 @@ std::string low_rank_config_expression(const Config& config) {
 }
 
 LaunchShape shape_low_rank_launch(const Variant& variant, const Config& config,
-                                  const LaunchArguments& arguments) {
+                                  const LaunchArguments& arguments, int processors) {
   const long long rows = arguments.sizes[kLowRankRows];
   const long long columns = arguments.sizes[kLowRankColumns];
   const long long rank = low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]);
@@ -93,8 +91,9 @@ LaunchShape shape_low_rank_launch(const Variant& variant, const Config& config,
   const LowRankConfig own = low_rank_config_from(config);
   shape.run.shared_bytes = static_cast<int>(low_rank_program_bytes(variant, own));
   if (own.instruction == kWgmma) {
-    shape.run.grid_x = divide_up(columns, own.columns) * divide_up(rows, own.rows);
-    shape.run.one_per_processor = true;
+    // A program for each processor, which loops over the tiles.
+    shape.run.grid_x = std::min<long long>(
+        divide_up(columns, own.columns) * divide_up(rows, own.rows), processors);
     shape.run.threads = kWgmmaThreads;
     return shape;
   }

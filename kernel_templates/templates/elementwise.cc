@@ -1,10 +1,7 @@
 #include <format>
 
-#include "kernel_templates/builtin_configs.h"
 #include "kernel_templates/partial_sums.h"
-#include "kernel_templates/templates/formula_templates.h"
 #include "kernel_templates/templates/streaming_configs.h"
-#include "kernel_templates/templates/verified_matrices.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -108,7 +105,8 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   return why;
 }
 
-LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArguments& arguments) {
+LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArguments& arguments,
+                         int) {
   return {.run = matrix_stage(config, arguments), .work = elements_of_matrix(arguments)};
 }
 

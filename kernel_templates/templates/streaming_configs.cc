@@ -4,6 +4,8 @@
 #include <cmath>
 #include <format>
 
+#include "kernel_templates/sizes.h"
+
 namespace dorajit::kernels {
 namespace {
 
@@ -47,7 +49,20 @@ void add_cpu(std::vector<Config>& space, const CpuChoices& choices, int processo
   }
 }
 
+// Enough rows for two programs of the tallest elementwise config and a remainder, but few enough
+// for the host reference.
+constexpr std::int64_t kVerifiedRows = 2 * kTallestElementwiseProgram + 12;
+
+// Longer rows are cut to this, with the same end within a vector or block of any config.
+constexpr std::int64_t kMaxCols = kReferenceElements;
+constexpr std::int64_t kWidestBlock = 1 << 16;
+
 }  // namespace
+
+const Template& formula_template(const Variant& variant) {
+  if (!variant.has_sum()) return elementwise_template;
+  return variant.broadcast == Broadcast::kPerRow ? row_sums_template : column_sums_template;
+}
 
 StreamingConfig cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy,
                             int width) {
@@ -150,6 +165,36 @@ std::string why_beyond_limits(const Variant& variant, DeviceKind kind,
                        kWidestCpuBlock);
   }
   return {};
+}
+
+SumLayout layout_of(const Variant& variant, const Config& config,
+                    const KernelArguments& arguments) {
+  return sum_layout(variant.broadcast, arguments.sizes[kRows], arguments.sizes[kCols],
+                    arguments.sizes[kChannels], config[kRowsOfProgram]);
+}
+
+StageShape finish_stage(const Variant& variant, const Config& config,
+                        const KernelArguments& arguments) {
+  if (layout_of(variant, config, arguments).count() == 1) return {};
+  return {.grid_x = divide_up(arguments.sizes[kChannels], kChannelsPerFinish),
+          .threads = kFinishLanes * kChannelsPerFinish};
+}
+
+std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes) {
+  if (sizes[kRows] == 0 || sizes[kCols] == 0) return 0;
+  return sum_workspace_bytes(
+      variant.broadcast, sizes[kRows], sizes[kCols], sizes[kChannels],
+      std::int64_t{variant.operation->num_sums()} * size_in_bytes(compute_type(variant)));
+}
+
+std::vector<Sizes> verified_matrices(const Variant& variant, const Sizes& problem) {
+  const std::int64_t num_cols = problem[kCols];
+  const std::int64_t cols = num_cols <= kMaxCols ? num_cols : kMaxCols + num_cols % kWidestBlock;
+  const std::int64_t rows = std::clamp<std::int64_t>(kReferenceElements / cols, 1, kVerifiedRows);
+  const std::int64_t ragged_cols = cols > 3 ? cols - 3 : cols;
+  const Sizes complete = with_derived(variant, Sizes{rows, cols});
+  return {complete, complete,
+          with_derived(variant, Sizes{std::max<std::int64_t>(1, rows / 2), ragged_cols})};
 }
 
 }  // namespace dorajit::kernels

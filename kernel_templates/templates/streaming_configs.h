@@ -1,18 +1,34 @@
-// The common parts of the configs of templates that stream through matrices.
+// The templates that evaluate a formula for each element of matrices and sum its terms, and what
+// they have in common: configs, partial sums and sizes for verification.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kernel_templates/config.h"
 #include "kernel_templates/launch_shape.h"
+#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/streaming_config.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
 
-// Maximum rows of a program. Verification has shapes for it (verified_matrices.h).
+inline constexpr StreamingConfig kBuiltinElementwise{.block_size = 4096};
+inline constexpr StreamingConfig kBuiltinColumnSums{.block_size = 4096, .rows_per_program = 256};
+inline constexpr StreamingConfig kBuiltinRowSums{.block_size = 4096, .rows_per_program = 16};
+
+extern const Template elementwise_template;  // no sum
+extern const Template column_sums_template;  // a sum for each column
+extern const Template row_sums_template;     // a sum for each channel, with channels along the rows
+
+// The template for a variant of an operation with a formula.
+const Template& formula_template(const Variant& variant);
+
+// Maximum rows of a program. Verification has shapes for it (verified_matrices()).
 inline constexpr int kTallestElementwiseProgram = 16;
 inline constexpr int kTallestSumProgram = 2048;
 
@@ -78,5 +94,20 @@ inline constexpr const char* kNotAllowed = "its template does not allow it";
 // open. Empty if it is within the bounds.
 std::string why_beyond_limits(const Variant& variant, DeviceKind kind,
                               const StreamingConfig& config, int tallest_program);
+
+SumLayout layout_of(const Variant& variant, const Config& config, const KernelArguments& arguments);
+
+// The second stage; it has no programs if each sum is complete after the first.
+StageShape finish_stage(const Variant& variant, const Config& config,
+                        const KernelArguments& arguments);
+
+std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes);
+
+// The number of elements of a matrix that the host reference computes quickly.
+inline constexpr std::int64_t kReferenceElements = 1 << 20;
+
+// Several rows, twice, so that two seeds are tried; and ragged rows, whose last vector and last
+// block are incomplete.
+std::vector<Sizes> verified_matrices(const Variant& variant, const Sizes& problem);
 
 }  // namespace dorajit::kernels

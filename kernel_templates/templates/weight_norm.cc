@@ -5,8 +5,7 @@
 #include <initializer_list>
 
 #include "kernel_templates/partial_sums.h"
-#include "kernel_templates/templates/shared_memory.h"
-#include "kernel_templates/templates/weight_norm_launch.h"
+#include "kernel_templates/templates/matrix_tiles.h"
 
 namespace dorajit::kernels {
 namespace {

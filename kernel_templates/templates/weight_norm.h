@@ -6,6 +6,8 @@
 // are multiply-adds in the compute type. mma.sync and wgmma give the same bits.
 #pragma once
 
+#include <string>
+
 #include "kernel_templates/template.h"
 #include "kernel_templates/weight_norm_config.h"
 
@@ -15,5 +17,18 @@ extern const Template weight_norm_template;
 
 // The config as the tunables i, r, b, k, s, u, p and v.
 Config as_config(const WeightNormConfig& config);
+
+// The inverse of as_config().
+WeightNormConfig norm_config_from(const Config& config);
+
+// The dynamic shared memory of a program, in bytes.
+long long norm_shared_bytes(const WeightNormConfig& config, long long rank);
+
+// Functions of the template; template.h documents what they return.
+std::string norm_config_expression(const Config& config);
+LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
+                              const LaunchArguments& arguments, int processors);
+TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
+                            const KernelArguments& arguments);
 
 }  // namespace dorajit::kernels

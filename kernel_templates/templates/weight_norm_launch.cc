@@ -1,10 +1,8 @@
-#include "kernel_templates/templates/weight_norm_launch.h"
-
 #include <cstddef>
 #include <format>
 
 #include "kernel_templates/partial_sums.h"
-#include "kernel_templates/templates/matrix_boxes.h"
+#include "kernel_templates/templates/matrix_tiles.h"
 #include "kernel_templates/templates/weight_norm.h"
 
 namespace dorajit::kernels {
@@ -92,7 +90,7 @@ std::string norm_config_expression(const Config& config) {
 }
 
 LaunchShape shape_norm_launch(const Variant&, const Config& config,
-                              const LaunchArguments& arguments) {
+                              const LaunchArguments& arguments, int processors) {
   const long long rows = arguments.sizes[kNormRows];
   const long long columns = arguments.sizes[kNormColumns];
   const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kNormRank];
@@ -106,15 +104,16 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
   LaunchShape shape{.run = program_shape(norm_config_from(config), rank), .work = work};
   const auto instruction = static_cast<NormInstruction>(config[kInstruction]);
   if (instruction == kWgmma || instruction == kWgmmaStream) {
-    shape.run.grid_x = blocks * parts.count;
-    shape.run.one_per_processor = true;
+    // A program for each processor, which loops over the tasks.
+    shape.run.grid_x = std::min<long long>(blocks * parts.count, processors);
   } else {
     // With kSplit, programs form pairs.
     shape.run.grid_x = instruction == kSplit ? divide_up(blocks, 2) * 2 : blocks;
     shape.run.grid_y = parts.count;
   }
   if (parts.count > 1) {
-    shape.finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
+    shape.later.front() = {.grid_x = divide_up(rows, kNormFinishThreads),
+                           .threads = kNormFinishThreads};
   }
   return shape;
 }

@@ -1,9 +1,11 @@
-// Interface for storing compiled code. The runtime uses only this; cache/ implements it with files.
+// Interface for storing compiled code and the descriptions of operations. The runtime uses only
+// this; cache/ implements it with files.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace dorajit {
 
@@ -24,7 +26,7 @@ struct Artifact {
 
   std::string code;
   ResourceUsage resources;
-  std::string entry = kDefaultEntry;  // the symbol of its entry point
+  std::string entry = kDefaultEntry;  // the symbols of its stages, with a space between them
 };
 
 // Implementations are thread-safe and never return errors: a failed read is a miss, and a failed
@@ -42,5 +44,13 @@ class ArtifactStore {
   virtual std::optional<std::string> find_note(const std::string& key) = 0;
   virtual void insert_note(const std::string& key, const std::string& note) = 0;
 };
+
+// Where the description of an operation is kept among the artifacts, whose limit thus holds for it.
+// `full_name` is the operation's (kernel_templates/registry.h).
+void keep_description(ArtifactStore& store, std::string_view full_name,
+                      std::string_view description);
+// A text that descriptions name by this key: its hash_hex().
+void keep_text(ArtifactStore& store, const std::string& key, std::string_view text);
+std::optional<std::string> find_description(ArtifactStore& store, std::string_view full_name);
 
 }  // namespace dorajit

@@ -2,12 +2,15 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <format>
+#include <system_error>
 
 #include "runtime/base/file_descriptor.h"
 
@@ -30,6 +33,18 @@ std::string fresh_path_to(int fd) {
     path.append((rest & 1) != 0 ? "/." : "/");
   }
   return path.append("/").append(std::to_string(fd));
+}
+
+// Empty if the path is unknown.
+std::filesystem::path this_code() {
+  static const char anchor = 0;
+  const std::string file = DynamicLibrary::file_of(&anchor);
+  if (file.empty()) return {};
+  std::error_code error;
+  // For a program, it is argv[0]; a bare name was found through PATH.
+  const std::filesystem::path real =
+      std::filesystem::canonical(file.contains('/') ? file : "/proc/self/exe", error);
+  return error ? std::filesystem::path() : real;
 }
 
 }  // namespace
@@ -70,6 +85,25 @@ std::string DynamicLibrary::file_of(const void* symbol) {
   Dl_info info{};
   if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
   return info.dli_fname;
+}
+
+std::string folder_of_this_code() { return this_code().parent_path().string(); }
+
+std::string installed_file(std::string_view name) {
+  const std::filesystem::path own = this_code().parent_path();
+  if (own.empty()) return {};
+  for (const char* up : {"..", "../..", "../../..", "../../../.."}) {
+    std::error_code ignored;
+    const auto file = (own / up / name).lexically_normal();
+    if (std::filesystem::exists(file, ignored)) return file.string();
+  }
+  return {};
+}
+
+std::optional<uid_t> owner_of_this_code() {
+  struct stat found{};
+  if (::stat(this_code().c_str(), &found) != 0) return std::nullopt;
+  return found.st_uid;
 }
 
 }  // namespace dorajit

@@ -1,8 +1,13 @@
-// Owner of one dlopen handle.
+// Owner of one dlopen handle, and where the program or shared library that holds this code was
+// loaded from.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/base/error.h"
 
@@ -37,5 +42,15 @@ class DynamicLibrary {
 
   std::unique_ptr<void, Close> handle_;
 };
+
+// Its folder as an absolute path; empty if unknown.
+std::string folder_of_this_code();
+
+// A file or folder in the prefix that this code is installed in: a folder that contains its folder,
+// up to four levels above. Empty if there is none.
+std::string installed_file(std::string_view name);
+
+// The owner of that file, whose code this process runs; nothing if unknown.
+std::optional<uid_t> owner_of_this_code();
 
 }  // namespace dorajit

@@ -1,4 +1,4 @@
-// Owner of one file descriptor, and writing to files.
+// Owner of one file descriptor, writing to files, and a function that runs when a scope is left.
 #pragma once
 
 #include <signal.h>
@@ -83,5 +83,18 @@ inline bool write_all(const FileDescriptor& file, std::string_view bytes) {
   }
   return true;
 }
+
+// The function must not throw.
+template <class Function>
+class ScopeExit {
+ public:
+  explicit ScopeExit(Function function) : function_(std::move(function)) {}
+  ~ScopeExit() { function_(); }
+  ScopeExit(const ScopeExit&) = delete;
+  ScopeExit& operator=(const ScopeExit&) = delete;
+
+ private:
+  Function function_;
+};
 
 }  // namespace dorajit

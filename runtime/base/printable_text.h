@@ -1,6 +1,8 @@
-// Text of unknown origin, made safe to show on a terminal.
+// Text of unknown origin: made safe to show on a terminal, and cut into lines.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -16,5 +18,13 @@ std::string printable_line(std::string_view text);
 
 // The same for text of several lines: line breaks and tabs are kept.
 std::string printable_text(std::string_view text);
+
+// Removes the first line from `text` and returns it.
+inline std::string_view cut_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
 
 }  // namespace dorajit

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "runtime/base/own_location.h"
+#include "runtime/base/dynamic_library.h"
 
 namespace dorajit {
 namespace {

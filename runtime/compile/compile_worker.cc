@@ -23,9 +23,8 @@
 #include <vector>
 
 #include "runtime/base/file_descriptor.h"
-#include "runtime/base/private_folder.h"
+#include "runtime/base/files.h"
 #include "runtime/compile/subprocess.h"
-#include "runtime/compile/time_limit.h"
 
 namespace dorajit::compile {
 namespace {

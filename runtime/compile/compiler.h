@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,5 +58,11 @@ class Compiler {
 // The identity of the code that a compiler makes from a request (docs/artifacts.md).
 std::string artifact_key(const CompileRequest& request, const std::string& options,
                          const std::string& compiler_identity);
+
+// Calls `find_out` for the file at `path` and stores the result under the file's name, size and
+// modification time; later calls return the stored result. `store` may be null.
+Result<std::string> remembered_fact(ArtifactStore* store, const std::string& fact,
+                                    const std::string& path,
+                                    const std::function<Result<std::string>()>& find_out);
 
 }  // namespace dorajit::compile

@@ -9,10 +9,9 @@
 #include <sstream>
 
 #include "kernel_templates/embedded_sources.h"
-#include "runtime/base/private_folder.h"
-#include "runtime/compile/file_identity.h"
+#include "runtime/base/files.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/compile/subprocess.h"
-#include "runtime/compile/time_limit.h"
 
 namespace dorajit::compile {
 namespace {

@@ -6,11 +6,11 @@
 #include <functional>
 #include <utility>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/program.h"
 #include "kernel_templates/template.h"
 #include "runtime/compile/compile_worker.h"
-#include "runtime/compile/file_identity.h"
+#include "runtime/compile/compiler.h"
 
 namespace dorajit::compile {
 namespace {

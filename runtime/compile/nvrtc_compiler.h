@@ -10,7 +10,7 @@
 #include "runtime/compile/compiler.h"
 #include "runtime/compile/nvrtc_library.h"
 #include "runtime/compile/nvrtc_program.h"
-#include "runtime/compile/time_limit.h"
+#include "runtime/compile/subprocess.h"
 
 namespace dorajit::compile {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <format>
 
+#include "runtime/base/dynamic_library.h"
 #include "runtime/base/log.h"
-#include "runtime/base/own_location.h"
 
 namespace dorajit::compile {
 namespace {

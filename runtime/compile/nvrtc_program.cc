@@ -4,7 +4,11 @@
 #include <charconv>
 #include <cstddef>
 #include <format>
+#include <ranges>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/error.h"
 
@@ -32,18 +36,23 @@ class Program {
         "nvrtcCreateProgram",
         nvrtc_.create_program(&handle_, source_.source.text.c_str(), source_.source.name.c_str(),
                               static_cast<int>(names.size()), texts.data(), names.data())));
-    if (source_.entry.empty()) return {};
-    return check("nvrtcAddNameExpression",
-                 nvrtc_.add_name_expression(handle_, source_.entry.c_str()));
+    for (const std::string& entry : entries()) {
+      DORAJIT_TRY(
+          check("nvrtcAddNameExpression", nvrtc_.add_name_expression(handle_, entry.c_str())));
+    }
+    return {};
   }
 
-  // The symbol of the entry, after the compilation.
-  Result<std::string> symbol() {
+  // As Artifact::entry has them, after the compilation.
+  Result<std::string> symbols() {
     if (source_.entry.empty()) return Artifact::kDefaultEntry;
-    const char* name = nullptr;
-    DORAJIT_TRY(
-        check("nvrtcGetLoweredName", nvrtc_.lowered_name(handle_, source_.entry.c_str(), &name)));
-    return std::string(name);
+    std::string symbols;
+    for (const std::string& entry : entries()) {
+      const char* name = nullptr;
+      DORAJIT_TRY(check("nvrtcGetLoweredName", nvrtc_.lowered_name(handle_, entry.c_str(), &name)));
+      symbols += std::format("{}{}", symbols.empty() ? "" : " ", name);
+    }
+    return symbols;
   }
 
   int compile(std::vector<const char*> options) {
@@ -70,6 +79,14 @@ class Program {
   std::string ptx() { return text(nvrtc_.ptx_size, nvrtc_.ptx); }
 
  private:
+  [[nodiscard]] std::vector<std::string> entries() const {
+    std::vector<std::string> entries;
+    for (const auto one : std::views::split(source_.entry, kernels::Program::kBetweenEntries)) {
+      entries.emplace_back(std::string_view(one));
+    }
+    return entries;
+  }
+
   Status check(const char* call, int result) const {
     if (result == 0) return {};
     return fail(StatusCode::kCompileError,
@@ -164,7 +181,7 @@ NvrtcOutput run_nvrtc(const NvrtcLibrary& nvrtc, const NvrtcJob& job) {
     return made;
   }
   made.code = job.makes_cubin ? program.cubin() : program.ptx();
-  auto entry = program.symbol();
+  auto entry = program.symbols();
   if (!entry)
     made.failure = entry.error().message;
   else if (made.code.empty())

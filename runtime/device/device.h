@@ -8,7 +8,7 @@
 #include <string>
 
 #include "kernel_templates/config.h"
-#include "kernel_templates/launch_arguments.h"
+#include "kernel_templates/launch_shape.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/artifact_store.h"

@@ -9,7 +9,7 @@
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/template.h"
 #include "runtime/launch/dimension_sizes.h"
-#include "runtime/launch/size_limit.h"
+#include "runtime/launch/problem.h"
 
 namespace dorajit::launch {
 namespace {
@@ -207,7 +207,8 @@ Status check_workspace(const Operation& op, const Call& call, const CheckedCall&
   if (call.workspace == nullptr || call.workspace_bytes < needed) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: `workspace` has {} bytes but {} are needed; ask "
-                            "dorajit_operation_workspace how many",
+                            "dorajit_operation_workspace, or dorajit_kernel_workspace for a "
+                            "kernel of your own, how many",
                             op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed));
   }
   const auto begin = std::bit_cast<std::uintptr_t>(call.workspace);

@@ -6,7 +6,7 @@
 
 #include "kernel_templates/registry.h"
 #include "runtime/base/error.h"
-#include "runtime/launch/tensor_view.h"
+#include "runtime/launch/problem.h"
 
 namespace dorajit::launch {
 

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernel_templates/config.h"
@@ -31,7 +33,13 @@ enum class ConfigOrigin {
   kDefault,          // no winner is known
 };
 
-std::string_view name(ConfigOrigin origin);
+constexpr std::string_view name(ConfigOrigin origin) {
+  constexpr std::string_view kNames[] = {"locked",         "pinned",           "tuned",
+                                         "user database",  "shipped database", "nearest shape",
+                                         "nearest device", "default"};
+  static_assert(std::size(kNames) == std::to_underlying(ConfigOrigin::kDefault) + 1);
+  return kNames[std::to_underlying(origin)];
+}
 
 // Whether the config was chosen for this very problem, and not for a neighbour or for any.
 constexpr bool is_exact(ConfigOrigin origin) { return origin < ConfigOrigin::kNearestShape; }

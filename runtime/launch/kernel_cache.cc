@@ -3,12 +3,11 @@
 #include <format>
 #include <utility>
 
-#include "kernel_templates/builtin_cpu.h"
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
+#include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
+#include "runtime/base/artifact_store.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/kept_description.h"
 #include "runtime/base/log.h"
 #include "runtime/device/cpu/cpu_device.h"
 

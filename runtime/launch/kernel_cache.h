@@ -1,21 +1,78 @@
 // Loaded kernels by device and config: from memory, from the artifact store, or compiled now.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
-#include "runtime/base/single_flight.h"
-#include "runtime/base/statistics.h"
 #include "runtime/compile/host_compiler.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "runtime/device/device.h"
+
+namespace dorajit {
+
+// Counts of an engine's work. A test or a user can check with them that something did not happen.
+struct Statistics {
+  std::atomic<std::int64_t> launches{0};         // kernels launched for callers
+  std::atomic<std::int64_t> compilations{0};     // compiler runs that produced an artifact
+  std::atomic<std::int64_t> artifact_hits{0};    // artifacts taken from the store
+  std::atomic<std::int64_t> builtin_kernels{0};  // kernels that are compiled into the library
+  std::atomic<std::int64_t> tuned_problems{0};
+  std::atomic<std::int64_t> trials{0};         // configs measured
+  std::atomic<std::int64_t> renewed_plans{0};  // plans whose config or source changed later
+};
+
+// Of several threads that need the same object, one makes it while the others wait. Thread-safe.
+// Keys are compared with ==; few are in progress at a time.
+template <class Key>
+class SingleFlight {
+ public:
+  // The right to make the object of a key, held until destruction, even if making it throws.
+  class Turn {
+   public:
+    Turn(SingleFlight& flight, Key key) : flight_(flight), key_(std::move(key)) {
+      std::unique_lock lock(flight_.mutex_);
+      flight_.made_.wait(lock, [&] { return !std::ranges::contains(flight_.making_, key_); });
+      flight_.making_.push_back(key_);
+    }
+    ~Turn() {
+      {
+        const std::scoped_lock lock(flight_.mutex_);
+        std::erase(flight_.making_, key_);
+      }
+      flight_.made_.notify_all();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    SingleFlight& flight_;
+    const Key key_;
+  };
+
+  // Waits while another thread has the turn. That thread may have made the object: look it up
+  // again.
+  [[nodiscard]] Turn take_turn(Key key) { return Turn(*this, std::move(key)); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable made_;
+  std::vector<Key> making_;  // under mutex_
+};
+
+}  // namespace dorajit
 
 namespace dorajit::launch {
 

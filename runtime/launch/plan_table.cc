@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernel_templates/config_limits.h"
 #include "kernel_templates/integer_types.h"
+#include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
 
 namespace dorajit::launch {

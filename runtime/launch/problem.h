@@ -1,4 +1,5 @@
-// The tuning key of a problem, and its computation.
+// Tensors as kernels see them, the tuning key of a problem and its computation, and the bounds on
+// sizes.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,33 @@
 #include <string>
 #include <string_view>
 
+#include "kernel_templates/element_type.h"
 #include "kernel_templates/registry.h"
-#include "runtime/launch/tensor_view.h"
+#include "runtime/base/error.h"
 
 namespace dorajit::launch {
+
+struct DeviceId {
+  kernels::DeviceKind kind = kernels::DeviceKind::kCpu;
+  int ordinal = 0;
+
+  friend bool operator==(const DeviceId&, const DeviceId&) = default;
+};
+
+// Rows x columns with contiguous columns. A tensor with one element per channel is one row with a
+// column per channel. An operand that the caller leaves out has the element type kAbsent; its other
+// fields are ignored.
+struct TensorView {
+  void* data = nullptr;
+  kernels::ElementType type = kernels::ElementType::kFloat32;
+  DeviceId device;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;  // in elements; relevant for two rows or more
+  // The sizes of all dimensions before flattening, for operands with is_exact. Borrowed for the
+  // call.
+  std::span<const std::int64_t> shape{};
+};
 
 struct Problem {
   kernels::Variant variant{};
@@ -37,5 +61,21 @@ Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& size
 // The key of a call on contiguous, fully aligned tensors. Derived sizes may be omitted.
 Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
                      const kernels::Sizes& sizes);
+
+// Maximum span of an operand in bytes: the address space of a process. Within it, neither products
+// of sizes nor sums over all operands overflow 64 bits, even if rows are rounded up to a power of
+// two.
+inline constexpr std::int64_t kMaxOperandBytes = std::int64_t{1} << 47;
+
+// The bytes that a tensor spans, 0 without elements; nothing beyond kMaxOperandBytes. Sizes must
+// not be negative.
+std::optional<std::int64_t> span_bytes(const TensorView& tensor);
+
+// kInvalidArgument for operands beyond kMaxOperandBytes, kUnsupported for sizes that the operation
+// does not serve. Derived sizes may be omitted.
+Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes);
+
+// The same if all sizes of the problem's buckets exceed a limit.
+Status check_size(const Problem& problem);
 
 }  // namespace dorajit::launch

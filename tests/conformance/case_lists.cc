@@ -1,7 +1,7 @@
 #include "tests/conformance/case_lists.h"
 
 #include "kernel_templates/partial_sums.h"
-#include "kernel_templates/templates/formula_templates.h"
+#include "kernel_templates/templates/streaming_configs.h"
 
 namespace dorajit::tests {
 namespace {

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/kernel_cache.h"

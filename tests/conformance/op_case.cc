@@ -6,7 +6,7 @@
 #include <format>
 #include <utility>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/partial_sums.h"
 #include "runtime/launch/problem.h"
 #include "tests/conformance/plain_numbers.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "tests/conformance/parallel_for.h"
 
 namespace dorajit::tests {

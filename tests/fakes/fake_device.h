@@ -11,9 +11,9 @@
 #include <map>
 #include <string>
 
-#include "kernel_templates/config_text.h"
-#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/template.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/cpu/cpu_device.h"
 
@@ -172,7 +172,7 @@ class FakeDevice final : public device::Device {
                     const kernels::KernelArguments& arguments, Misbehaviour misbehaviour) {
     const auto& operands = variant.operation->operands;
     const bool has_second_stage =
-        kernels::launch_shape(variant, config, arguments).finish.programs() > 0;
+        kernels::launch_shape(variant, config, arguments, 1).later.front().programs() > 0;
     if (misbehaviour == Misbehaviour::kPartialsInOrder && has_second_stage) {
       return sum_partials_in_order(variant, config, arguments);
     }

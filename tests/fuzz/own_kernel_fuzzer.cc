@@ -5,7 +5,6 @@
 #include <optional>
 #include <string_view>
 
-#include "kernel_templates/config_limits.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
@@ -36,7 +35,7 @@ void use(const kernels::Operation& operation) {
     arguments.set_sizes(sizes);
     const kernels::Config config = kernels::default_config(variant, traits, 8, sizes);
     (void)kernels::why_config_is_invalid(variant, traits, 8, sizes, config);
-    (void)kernels::launch_shape(variant, config, arguments);
+    (void)kernels::launch_shape(variant, config, arguments, 1);
     (void)kernels::row_length(operation.operands.front().shape, sizes);
     for (std::size_t i = 0; i < operation.operands.size(); ++i) {
       (void)kernels::template_of(variant).value_limit(variant, i, sizes);

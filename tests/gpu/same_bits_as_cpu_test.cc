@@ -1,6 +1,6 @@
 // Built-in CPU kernels and GPU kernels on the same inputs; all outputs are compared.
 #include "autotune/search/scratch_operands.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/conformance/parallel_for.h"

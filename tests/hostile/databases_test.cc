@@ -7,7 +7,7 @@
 
 #include "cache/database/overlay_databases.h"
 #include "cache/database/tuning_store.h"
-#include "runtime/base/own_location.h"
+#include "runtime/base/dynamic_library.h"
 #include "tests/cache/database/raw_database.h"
 #include "tests/cache/records/sample_records.h"
 #include "tests/fakes/captured_log.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autotune/service/protocol/messages.h"
-#include "cache/files/sealed_file.h"
+#include "cache/artifacts/artifact_files.h"
 #include "cache/records/pins.h"
 #include "cache/records/trial_lines.h"
 #include "own_kernels/kernel.h"

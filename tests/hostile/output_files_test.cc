@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "cache/database/replacement.h"
-#include "cache/files/output_file.h"
+#include "cache/files/shared_file.h"
 #include "runtime/base/file_descriptor.h"
 #include "tests/cache/records/sample_records.h"
 #include "tests/fakes/temporary_directory.h"

@@ -5,7 +5,7 @@
 
 #include <format>
 
-#include "kernel_templates/builtin_cpu.h"
+#include "kernel_templates/template.h"
 #include "runtime/compile/host_compiler.h"
 #include "tests/fakes/scoped_environment.h"
 #include "tests/fakes/temporary_directory.h"

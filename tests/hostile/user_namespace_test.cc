@@ -15,7 +15,7 @@
 #include "cache/artifacts/artifact_files.h"
 #include "cache/database/tuning_store.h"
 #include "cache/files/directories.h"
-#include "runtime/base/private_folder.h"
+#include "runtime/base/files.h"
 #include "tests/cache/records/sample_records.h"
 #include "tests/fakes/captured_log.h"
 #include "tests/fakes/temporary_directory.h"

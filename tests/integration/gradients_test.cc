@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/template.h"
 #include "runtime/device/cpu/cpu_device.h"
 
 namespace dorajit::tests {

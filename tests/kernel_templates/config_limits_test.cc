@@ -1,10 +1,9 @@
-#include "kernel_templates/config_limits.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
+#include "kernel_templates/spaces.h"
 #include "kernel_templates/templates/streaming_configs.h"
 #include "tests/conformance/variant_lists.h"
 

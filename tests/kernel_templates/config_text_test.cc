@@ -1,7 +1,6 @@
-#include "kernel_templates/config_text.h"
-
 #include <gtest/gtest.h>
 
+#include "kernel_templates/config.h"
 #include "kernel_templates/templates/streaming_configs.h"
 
 namespace dorajit::kernels {

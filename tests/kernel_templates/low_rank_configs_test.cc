@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "kernel_templates/compose_low_rank_config.h"
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/embedded_sources.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/program.h"
@@ -142,8 +141,9 @@ TEST(Registry, ProfilersShowOperationAndTypes) {
   Variant variant = backward(kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kFloat32);
   variant.broadcast = Broadcast::kPerRow;
   const Program program = program_of(variant, as_config({}), DeviceKind::kCuda);
-  EXPECT_EQ(program.entry, "dorajit_backward_rows_bf16_bf16_f32_bf16_none_f32");
-  EXPECT_TRUE(program.source.text.starts_with("#define dorajit_kernel " + program.entry + "\n"));
+  const std::string name = "dorajit_backward_rows_bf16_bf16_f32_bf16_none_f32";
+  EXPECT_EQ(program.entry, name + ";" + name + "_finish");
+  EXPECT_TRUE(program.source.text.starts_with("#define dorajit_kernel " + name + "\n"));
   EXPECT_EQ(program_of(variant, as_config({}), DeviceKind::kCpu).entry, "");
 }
 

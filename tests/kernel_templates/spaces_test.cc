@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernel_templates/config_text.h"
-#include "kernel_templates/templates/formula_templates.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/templates/streaming_configs.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/variants.h"

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "kernel_templates/cpu/tile_sums.h"
-#include "kernel_templates/launch_shape.h"
 #include "kernel_templates/math/pairwise_sum.h"
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/reference.h"
+#include "kernel_templates/template.h"
 #include "kernel_templates/templates/streaming_configs.h"
 
 namespace dorajit::kernels {
@@ -144,17 +144,19 @@ TEST(LaunchShape, SecondStageRunsOnlyForSeveralPartialSumsOrNone) {
   arguments.sizes[kernels::kCols] = arguments.sizes[kernels::kChannels] = 70;
   const auto shape = [&](std::int64_t rows) {
     arguments.sizes[kernels::kRows] = rows;
-    return launch_shape(variant, as_config({.block_size = 64, .rows_per_program = 256}), arguments);
+    return launch_shape(variant, as_config({.block_size = 64, .rows_per_program = 256}), arguments,
+                        132);
   };
-  EXPECT_EQ(shape(256).finish.programs(), 0);
+  EXPECT_EQ(shape(256).later.front().programs(), 0);
   EXPECT_EQ(shape(256).run.programs(), 2);
-  EXPECT_EQ(shape(257).finish.programs(), divide_up(70, kChannelsPerFinish));
-  EXPECT_EQ(shape(257).finish.threads, kChannelsPerFinish * kFinishLanes);
+  EXPECT_EQ(shape(257).later.front().programs(), divide_up(70, kChannelsPerFinish));
+  EXPECT_EQ(shape(257).later.front().threads, kChannelsPerFinish * kFinishLanes);
   EXPECT_EQ(shape(257).run.programs(), 4);
   EXPECT_EQ(shape(0).run.programs(), 0);
-  EXPECT_EQ(shape(0).finish.programs(), divide_up(70, kChannelsPerFinish)) << "it writes zeros";
+  EXPECT_EQ(shape(0).later.front().programs(), divide_up(70, kChannelsPerFinish))
+      << "it writes zeros";
   variant.types[1] = variant.types[5] = ElementType::kAbsent;
-  EXPECT_EQ(shape(257).finish.programs(), 0);
+  EXPECT_EQ(shape(257).later.front().programs(), 0);
 }
 
 TEST(LaunchShape, RowSumsHaveAProgramForSeveralPartialSums) {
@@ -165,9 +167,9 @@ TEST(LaunchShape, RowSumsHaveAProgramForSeveralPartialSums) {
   arguments.sizes[kernels::kCols] = kPartialColumns + 1;
   arguments.sizes[kernels::kChannels] = 4;
   const LaunchShape shape =
-      launch_shape(variant, as_config({.block_size = 128, .rows_per_program = 16}), arguments);
+      launch_shape(variant, as_config({.block_size = 128, .rows_per_program = 16}), arguments, 132);
   EXPECT_EQ(shape.run.programs(), 2) << "3 samples, 2 spans and 4 channels make 24 partial sums";
-  EXPECT_EQ(shape.finish.programs(), 1);
+  EXPECT_EQ(shape.later.front().programs(), 1);
 }
 
 }  // namespace

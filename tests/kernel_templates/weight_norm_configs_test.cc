@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
-#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
@@ -170,14 +168,13 @@ TEST(WeightNormConfigs, OneProgramPerMultiprocessorFillsItsSharedMemory) {
   arguments.sizes[2] = 384;
   const auto filled = parse_config("i2-r128-b128-k64-s6-u2-p8-v8");
   ASSERT_TRUE(filled);
-  const LaunchShape tasks = launch_shape(halves, *filled, arguments);
-  EXPECT_TRUE(tasks.run.one_per_processor);
-  EXPECT_EQ(tasks.run.programs(), 224 * 8);
+  const LaunchShape tasks = launch_shape(halves, *filled, arguments, 132);
+  EXPECT_EQ(tasks.run.programs(), 132);
   EXPECT_EQ(tasks.run.grid_y, 1);
+  EXPECT_EQ(launch_shape(halves, *filled, arguments, 4096).run.programs(), 224 * 8);
   const auto plain = parse_config("i1-r64-b64-k32-s3-u0-p8-v8");
   ASSERT_TRUE(plain);
-  const LaunchShape parts = launch_shape(halves, *plain, arguments);
-  EXPECT_FALSE(parts.run.one_per_processor);
+  const LaunchShape parts = launch_shape(halves, *plain, arguments, 132);
   EXPECT_EQ(parts.run.grid_x, 448);
   EXPECT_EQ(parts.run.grid_y, 8);
 }

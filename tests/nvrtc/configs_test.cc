@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "tests/conformance/parallel_for.h"

@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/spaces.h"
 #include "own_kernels/kernel.h"

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "bindings/c/engine_handle.h"
-#include "bindings/c/engine_options.h"
 
 namespace dorajit::tests {
 

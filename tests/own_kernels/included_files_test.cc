@@ -13,10 +13,10 @@
 #include <string>
 
 #include "cache/artifacts/artifact_files.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/program.h"
 #include "own_kernels/kernel.h"
-#include "runtime/base/kept_description.h"
+#include "runtime/base/artifact_store.h"
 #include "tests/fakes/memory_artifact_store.h"
 #include "tests/fakes/results.h"
 #include "tests/fakes/scoped_environment.h"

@@ -10,7 +10,7 @@
 #include "autotune/engine_factory.h"
 #include "kernel_templates/registry.h"
 #include "own_kernels/kernel.h"
-#include "runtime/base/kept_description.h"
+#include "runtime/base/artifact_store.h"
 #include "runtime/launch/problem.h"
 #include "tests/fakes/child_process.h"
 #include "tests/fakes/memory_artifact_store.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
 #include "own_kernels/description.h"
@@ -148,7 +148,7 @@ TEST(MakeKernelTest, LaunchShapeFollowsTheExpressions) {
   kernels::LaunchArguments arguments;
   arguments.set_sizes(Sizes{1000});
   const auto shape =
-      kernels::launch_shape(variant, *kernels::parse_config("BLOCK=128-VEC=2"), arguments);
+      kernels::launch_shape(variant, *kernels::parse_config("BLOCK=128-VEC=2"), arguments, 1);
   const auto& run = shape.run;
   EXPECT_THAT((std::vector{run.grid_x, run.grid_y, run.grid_z}), ElementsAre(4, 2, 2));
   EXPECT_THAT((std::vector{run.threads, run.threads_y, run.threads_z}), ElementsAre(64, 2, 1));

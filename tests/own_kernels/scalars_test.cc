@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "autotune/search/scratch_operands.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/template.h"
 #include "own_kernels/argument.h"

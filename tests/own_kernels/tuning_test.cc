@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <format>
 
-#include "runtime/compile/time_limit.h"
+#include "runtime/compile/subprocess.h"
 #include "tests/own_kernels/fake_gpu.h"
 
 namespace dorajit::tests {

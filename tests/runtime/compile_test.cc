@@ -8,10 +8,10 @@
 #include <iterator>
 #include <thread>
 
-#include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/template.h"
 #include "kernel_templates/templates/streaming_configs.h"
-#include "runtime/compile/file_identity.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/compile/host_compiler.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "runtime/compile/nvrtc_program.h"

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "kernel_templates/builtin_cpu.h"
+#include "kernel_templates/template.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 

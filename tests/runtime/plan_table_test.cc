@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "tests/fakes/fake_device.h"
 

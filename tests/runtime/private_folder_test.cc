@@ -1,5 +1,3 @@
-#include "runtime/base/private_folder.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -8,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "runtime/base/files.h"
 #include "tests/fakes/child_process.h"
 #include "tests/fakes/scoped_environment.h"
 #include "tests/fakes/temporary_directory.h"

@@ -1,6 +1,4 @@
 // Files that a user names: devices, FIFOs and files without end are refused at once.
-#include "runtime/base/regular_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -12,6 +10,7 @@
 #include <string>
 
 #include "runtime/base/file_descriptor.h"
+#include "runtime/base/files.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace dorajit {

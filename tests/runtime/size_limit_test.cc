@@ -1,8 +1,8 @@
-#include "runtime/launch/size_limit.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
+
+#include "runtime/launch/problem.h"
 
 namespace dorajit::launch {
 namespace {

@@ -1,15 +1,33 @@
 // Times of a tuned composition and of what it is compared with, from one interleaved run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "autotune/search/measurement.h"
 #include "kernel_templates/config.h"
+#include "kernel_templates/integer_types.h"
+#include "kernel_templates/registry.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/base/error.h"
+#include "runtime/device/device.h"
 #include "runtime/engine.h"
 #include "runtime/launch/problem.h"
 
 namespace dorajit::cli {
+
+// Every element of every operand crosses the memory bus once.
+inline std::int64_t traffic(const kernels::Variant& variant, const kernels::Sizes& sizes) {
+  std::int64_t bytes = 0;
+  const auto& operands = variant.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!variant.has(i)) continue;
+    bytes += kernels::num_rows(operands[i].shape, sizes) *
+             kernels::row_length(operands[i].shape, sizes) *
+             kernels::element_size(variant.types[i]);
+  }
+  return bytes;
+}
 
 struct ComparisonPlan {
   kernels::Sizes sizes{};  // bucketed ones are reduced to what memory allows

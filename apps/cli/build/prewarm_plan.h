@@ -1,16 +1,40 @@
 // Which artifacts to compile for problems on a device that need not be in this machine.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "apps/cli/build/artifact_builds.h"
 #include "apps/cli/build/prewarm_problems.h"
 #include "autotune/engine_factory.h"
+#include "kernel_templates/config.h"
+#include "kernel_templates/registry.h"
+#include "runtime/base/artifact_store.h"
+#include "runtime/base/error.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
 #include "runtime/launch/problem.h"
 
 namespace dorajit::cli {
+
+// An artifact that is compiled in parallel to others.
+struct ArtifactBuild {
+  compile::Target target;
+  kernels::Variant variant;
+  int vector_width = 1;      // alignment class that the config is for
+  kernels::Config config{};  // its compiled part
+  Result<Artifact> artifact{};
+
+  [[nodiscard]] bool spills() const;
+};
+
+// Builds all in up to `jobs` threads; `done` is called after each, from any thread.
+void build_all(std::vector<ArtifactBuild>& builds, launch::KernelCache& kernels, int jobs,
+               const std::function<void(const ArtifactBuild&)>& done);
+
+// "cubin", "ptx" or "shared object"
+std::string form_of(const compile::Target& target, const Artifact& artifact);
 
 // Every device of a target that the databases have winners of, as far as its fingerprint describes
 // it, and `here`, the device of this machine, unless it is null. Where there is none, one that no

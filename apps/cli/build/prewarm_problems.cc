@@ -8,10 +8,10 @@
 #include <span>
 #include <utility>
 
-#include "apps/cli/options/shapes.h"
+#include "apps/cli/options/variant_options.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
-#include "runtime/launch/size_limit.h"
+#include "runtime/launch/problem.h"
 
 namespace dorajit::cli {
 namespace {

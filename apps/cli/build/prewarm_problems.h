@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/options/own_kernel_options.h"
 #include "apps/cli/options/problem_options.h"
 #include "runtime/launch/problem.h"
 

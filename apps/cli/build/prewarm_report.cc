@@ -4,11 +4,10 @@
 #include <format>
 #include <utility>
 
-#include "apps/cli/options/targets.h"
+#include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/table.h"
-#include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 
 namespace dorajit::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/build/artifact_builds.h"
+#include "apps/cli/build/prewarm_plan.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/output.h"
 #include "autotune/engine_factory.h"

@@ -12,7 +12,6 @@
 #include "apps/cli/commands/commands.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/table.h"
-#include "apps/cli/terminal/text_format.h"
 #include "autotune/engine_factory.h"
 #include "cache/artifacts/artifact_files.h"
 #include "cache/database/database.h"

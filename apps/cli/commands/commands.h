@@ -1,4 +1,4 @@
-// The subcommands of the command line, each in a file of its name.
+// The command line of `dorajit`, and its subcommands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/terminal/exit_code.h"
+#include "apps/cli/terminal/output.h"
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
 
@@ -70,5 +70,8 @@ void declare_report(CLI::App& app, std::vector<Command>& commands);
 void declare_run(CLI::App& app, std::vector<Command>& commands);
 void declare_show(CLI::App& app, std::vector<Command>& commands);
 void declare_tune(CLI::App& app, std::vector<Command>& commands);
+
+// Parses the arguments of main() and runs the command that they name.
+ExitCode run_command_line(int argc, char** argv);
 
 }  // namespace dorajit::cli

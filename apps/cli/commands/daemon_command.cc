@@ -23,14 +23,13 @@
 
 #include "apps/cli/commands/commands.h"
 #include "apps/cli/terminal/output.h"
-#include "apps/cli/views/daemon_report.h"
+#include "apps/cli/views/descriptions.h"
 #include "autotune/service/client/daemon_connection.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "cache/files/directories.h"
+#include "runtime/base/dynamic_library.h"
 #include "runtime/base/file_descriptor.h"
-#include "runtime/base/json_fields.h"
 #include "runtime/base/json_text.h"
-#include "runtime/base/own_location.h"
 
 namespace dorajit::cli {
 namespace {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "autotune/engine_factory.h"
+#include "runtime/base/error.h"
 #include "runtime/base/settings.h"
+#include "runtime/engine.h"
 
 namespace dorajit::cli {
 

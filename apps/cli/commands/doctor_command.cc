@@ -11,7 +11,6 @@
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/table.h"
-#include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
 #include "autotune/engine_factory.h"
 

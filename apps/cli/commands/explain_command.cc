@@ -9,12 +9,12 @@
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
-#include "apps/cli/terminal/text_format.h"
+#include "apps/cli/terminal/table.h"
 #include "apps/cli/views/descriptions.h"
 #include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "autotune/sources/tuning_config_source.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "runtime/launch/kernel_cache.h"
 
 namespace dorajit::cli {

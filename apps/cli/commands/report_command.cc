@@ -10,13 +10,12 @@
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/report/findings.h"
-#include "apps/cli/report/page.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
-#include "apps/cli/terminal/text_format.h"
+#include "apps/cli/terminal/table.h"
 #include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
-#include "cache/files/output_file.h"
+#include "cache/files/shared_file.h"
 #include "cache/records/winner_choice.h"
 
 namespace dorajit::cli {

@@ -17,7 +17,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 // Becomes the program, so that launchers and schedulers see its process and signals.
-Result<ExitCode> run_program(const Invocation& invocation, Words words) {
+Result<ExitCode> become_program(const Invocation& invocation, Words words) {
   ::setenv("DORAJIT_PATCH_PEFT", "1", /*overwrite=*/0);
   if (!invocation.settings.cache_dir.empty()) {
     ::setenv("DORAJIT_CACHE_DIR", invocation.settings.cache_dir.c_str(), /*overwrite=*/1);
@@ -37,7 +37,7 @@ Result<ExitCode> run_program(const Invocation& invocation, Words words) {
 void declare_run(CLI::App& app, std::vector<Command>& commands) {
   const auto [running, words] = add_command<Words>(
       app, commands, "run", "Run a program whose PEFT is patched (DORAJIT_PATCH_PEFT)",
-      "dorajit run -- torchrun --nproc-per-node 8 train.py", run_program);
+      "dorajit run -- torchrun --nproc-per-node 8 train.py", become_program);
   running.add_option("program", words, "The program and its arguments, after `--`")
       ->required()
       ->option_text("-- PROGRAM [ARGUMENT...]");

@@ -12,15 +12,15 @@
 
 #include "apps/cli/commands/commands.h"
 #include "apps/cli/options/problem_options.h"
-#include "apps/cli/options/shapes.h"
+#include "apps/cli/options/variant_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
-#include "apps/cli/terminal/text_format.h"
+#include "apps/cli/terminal/table.h"
 #include "apps/cli/views/descriptions.h"
 #include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "autotune/sources/tuning_config_source.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/launch/kernel_cache.h"
 

@@ -1,4 +1,4 @@
-// The device that a command works on.
+// The device that a command works on, and the targets that --arch names.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
+#include "runtime/compile/compiler.h"
 #include "runtime/engine.h"
 
 namespace dorajit::cli {
@@ -36,5 +37,16 @@ std::string why_no_cuda_device();
 // empty text all. kNoDriver when the device is not there.
 using DeviceFilter = std::function<bool(std::string_view fingerprint)>;
 Result<DeviceFilter> device_filter(const Settings& settings, std::string_view text);
+
+// kInvalidArgument for an architecture that never existed, whatever is installed.
+Status check_arch(const std::string& arch);
+
+// The target that a process on such a device asks artifacts for, which has no suffix: that of sm_90
+// for "sm_90a", which a note says. kInvalidArgument for an architecture that never existed;
+// kNoCompiler where there is no compiler or it does not support the architecture any more.
+Result<compile::Target> make_target(Engine& engine, const std::string& arch);
+
+// "native-cpu", "sm_90"
+std::string arch_text(const compile::Target& target);
 
 }  // namespace dorajit::cli

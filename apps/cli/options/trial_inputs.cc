@@ -4,7 +4,7 @@
 #include <format>
 #include <utility>
 
-#include "apps/cli/terminal/text_format.h"
+#include "apps/cli/terminal/table.h"
 
 namespace dorajit::cli {
 namespace {

@@ -7,10 +7,10 @@
 #include <tuple>
 #include <utility>
 
-#include "apps/cli/bench/traffic.h"
+#include "apps/cli/bench/comparison.h"
 #include "apps/cli/views/trials_table.h"
 #include "autotune/search/scratch_operands.h"
-#include "cache/records/significance.h"
+#include "cache/records/winner_choice.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/base/hash.h"
 

@@ -71,4 +71,14 @@ std::vector<DeviceFindings> make_findings(std::span<const Source> sources);
 Json to_json(const ProblemFindings& found);
 Json to_json(const DeviceFindings& device);
 
+// The page of reports, as the build embedded it.
+struct EmbeddedFile {
+  std::string_view name;
+  std::string_view text;
+  std::string_view sha256;
+};
+
+extern const EmbeddedFile kEmbeddedFiles[];
+extern const int kNumEmbeddedFiles;
+
 }  // namespace dorajit::cli::report

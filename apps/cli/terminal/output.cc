@@ -1,8 +1,14 @@
 #include "apps/cli/terminal/output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <exception>
 #include <format>
+#include <initializer_list>
 #include <string>
 #include <system_error>
 
@@ -25,6 +31,28 @@ void write_message(std::string_view text) {
   const std::string shown = printable_text(text);
   std::fwrite(shown.data(), 1, shown.size(), stderr);
   std::fflush(stderr);
+}
+
+// Occupies those that are closed: otherwise a file that is opened later gets the number, and output
+// is written into it. Writing to a closed standard output still fails.
+void reserve_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // open() takes the lowest free number, which is the stream's. Standard output is opened for
+    // reading, so that lost output is an error; lost messages on standard error are ignored.
+    (void)!::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+// Closes standard output at the end of the program: an error if any write to it failed.
+Status finish_output() {
+  errno = 0;
+  // Some file systems report a failed write only at the close.
+  if (std::fclose(stdout) != 0 && output_error == 0) output_error = errno != 0 ? errno : EIO;
+  if (output_error == 0) return {};
+  return fail(StatusCode::kIoError,
+              std::format("cannot write to standard output: {}; the output is incomplete",
+                          std::generic_category().message(output_error)));
 }
 
 }  // namespace
@@ -68,18 +96,25 @@ void print_note(std::string_view text) { write_message(std::format("dorajit: {}\
 
 bool output_is_lost() { return output_error != 0; }
 
-Status finish_output() {
-  errno = 0;
-  // Some file systems report a failed write only at the close.
-  if (std::fclose(stdout) != 0 && output_error == 0) output_error = errno != 0 ? errno : EIO;
-  if (output_error == 0) return {};
-  return fail(StatusCode::kIoError,
-              std::format("cannot write to standard output: {}; the output is incomplete",
-                          std::generic_category().message(output_error)));
-}
-
 Json to_json(const Error& error) {
   return {{"code", name(error.code)}, {"message", error.message}, {"log", error.log}};
+}
+
+int run_program(const std::function<ExitCode()>& run) {
+  reserve_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit is an error, not the end
+  std::signal(SIGPIPE, SIG_IGN);  // and so is one to a closed pipe or connection
+  ExitCode code = ExitCode::kFailed;
+  try {
+    code = run();
+  } catch (const std::exception& error) {
+    print_error(StatusCode::kInternal, error.what());
+  }
+  if (const auto finished = finish_output(); !finished) {
+    print_error(finished.error());
+    if (code == ExitCode::kOk) code = ExitCode::kFailed;
+  }
+  return static_cast<int>(code);
 }
 
 }  // namespace dorajit::cli

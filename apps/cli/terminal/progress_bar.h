@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cache/records/progress.h"
+#include "cache/records/tuning_records.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cli {

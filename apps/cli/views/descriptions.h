@@ -1,11 +1,13 @@
-// Devices, counts and stores as JSON, the same in every command.
+// Devices, counts, stores and the daemon as JSON and text, the same in every command.
 #pragma once
+
+#include <string>
 
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/output.h"
 #include "cache/database/tuning_store.h"
-#include "runtime/base/statistics.h"
 #include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
 
 namespace dorajit::cli {
 
@@ -19,5 +21,9 @@ std::string where_winners_are(cache::TuningStore& store);
 
 // Whether other processes will find what this one tunes; prints an error that says why if not.
 bool check_winners_are_kept(cache::TuningStore& store);
+
+// `status` is the document that the daemon sends (docs/daemon_protocol.md). Members that are
+// missing or of another type are left out.
+std::string daemon_text(const Json& status);
 
 }  // namespace dorajit::cli

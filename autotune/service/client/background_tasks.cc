@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "runtime/base/scope_exit.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::autotune {
 

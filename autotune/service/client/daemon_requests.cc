@@ -10,9 +10,9 @@
 #include <format>
 #include <set>
 
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
-#include "runtime/base/scope_exit.h"
 
 namespace dorajit::autotune {
 namespace {

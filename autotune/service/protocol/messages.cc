@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "runtime/base/json_fields.h"
 #include "runtime/base/json_text.h"
 
 namespace dorajit::autotune::protocol {

@@ -12,8 +12,8 @@
 #include <system_error>
 
 #include "cache/files/directories.h"
+#include "runtime/base/files.h"
 #include "runtime/base/settings.h"
-#include "runtime/base/user_ids.h"
 
 namespace dorajit::autotune::protocol {
 namespace {

@@ -34,8 +34,10 @@ class Kernel:
         source: CUDA C++, or the path of a file that ends in .cu or .cuh.
         entry: the __global__ function, with its template arguments.
         arguments: of the function, in its order: (name, "in", "out" or "inout", "T[n, m]") of a tensor,
-            (name, type) of a scalar, (name, type, value for tuning) of one that configs do not depend on.
+            (name, type) of a scalar, (name, type, value for tuning) of one that configs do not depend on,
+            (name, "workspace", "float32[elements]") of memory that each call gets and nobody passes.
         grid, block: expressions, one for each axis.
+        launches: for calls of several launches, in place of entry, grid, block and shared_memory: dictionaries of these.
         types: the element types that a name of `arguments` may stand for.
         parameters: the values to try of each; template arguments of `entry`, or macros.
         default: the config that runs when nothing is known, and that says which bits are right: values, or
@@ -58,18 +60,20 @@ class Kernel:
         OSError: the source's file cannot be read.
     """
 
-    def __init__(self, *, name: str, source: str, entry: str, arguments: Sequence[Sequence[Union[str, float]]],
-                 grid: Expressions, block: Expressions, types: Optional[Mapping[str, Sequence[str]]] = None,
+    def __init__(self, *, name: str, source: str, arguments: Sequence[Sequence[Union[str, float]]],
+                 entry: Optional[str] = None, grid: Optional[Expressions] = None, block: Optional[Expressions] = None,
+                 launches: Optional[Sequence[Mapping[str, Any]]] = None,
+                 types: Optional[Mapping[str, Sequence[str]]] = None,
                  parameters: Optional[Mapping[str, Sequence[int]]] = None,
                  default: Optional[Mapping[str, Union[str, int]]] = None, constraint: str = "",
-                 shared_memory: Union[str, int] = "0", key: Optional[Sequence[str]] = None,
+                 shared_memory: Optional[Union[str, int]] = None, key: Optional[Sequence[str]] = None,
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
                  options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None,
                  ranges: Optional[Mapping[str, Sequence[float]]] = None, include: Sequence[str] = ()) -> None:
-        description = {"name": name, "source": source, "entry": entry, "arguments": arguments, "grid": grid,
-                       "block": block, "types": types or {}, "parameters": parameters or {},
-                       "default": default or {}, "constraint": constraint, "shared_memory": shared_memory,
-                       "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
+        launch = {"entry": entry, "grid": grid, "block": block, "shared_memory": shared_memory, "launches": launches}
+        description = {"name": name, "source": source, "arguments": arguments,
+                       **{field: value for field, value in launch.items() if value is not None}, "types": types or {},
+                       "parameters": parameters or {}, "default": default or {}, "constraint": constraint, "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
                        "limits": limits or {}, "ranges": ranges or {}, "include": include}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
@@ -90,9 +94,11 @@ class Kernel:
     def _make(self, description):
         self._json = json.dumps(description, default=list)
         self.name = description.get("name")
-        arguments = [tuple(one) for one in description.get("arguments") or ()]
+        given = [tuple(one) for one in description.get("arguments") or ()]
+        arguments = [one for one in given if one[1:2] != ("workspace",)]
         is_tensor = [len(one) > 1 and one[1] not in _PYTHON_TYPES for one in arguments]
-        self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor)
+        self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor,
+                                                                       len(arguments) < len(given))
         self._arguments = arguments
 
     def __repr__(self):

@@ -1,4 +1,5 @@
-// The CPU as a device: templates compiled by the host's compiler, run on a thread pool.
+// The CPU as a device: its properties, and templates compiled by the host's compiler, run on a
+// thread pool.
 #pragma once
 
 #include <memory>

@@ -1,15 +1,14 @@
 #include "runtime/device/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <format>
 #include <iterator>
 
 #include "kernel_templates/dependent_launch.h"
-#include "kernel_templates/launch_shape.h"
 #include "kernel_templates/template.h"
-#include "runtime/device/cuda/captured_work.h"
-#include "runtime/device/cuda/tensor_maps.h"
+#include "runtime/device/cuda/driver_objects.h"
 
 namespace dorajit::device {
 namespace {
@@ -41,37 +40,42 @@ class CudaKernel final : public LoadedKernel {
     if (scope.status()) driver_.module_unload(module_);
   }
 
-  // `max_shared_bytes`: maximum shared memory of a program, static and dynamic together.
-  Status find_functions(const std::string& entry, int max_shared_bytes) {
-    DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, entry.c_str());
-    int static_bytes = 0;
-    DORAJIT_CUDA_TRY(driver_, function_get_attribute, &static_bytes,
-                     driver::FunctionAttribute::kSharedBytes, run_);
-    DORAJIT_CUDA_TRY(driver_, function_set_attribute, run_,
-                     driver::FunctionAttribute::kMaxDynamicSharedBytes,
-                     max_shared_bytes - static_bytes);
+  // `entries`: the functions of the stages, with a space between them. `max_shared_bytes`: maximum
+  // shared memory of a program, static and dynamic together.
+  Status find_functions(std::string_view entries, int max_shared_bytes) {
+    for (const auto part : std::views::split(entries, ' ')) {
+      const std::string entry{std::string_view(part)};
+      if (count_ == stages_.size()) {
+        return fail(StatusCode::kDriverError, "a compiled kernel has too many entries");
+      }
+      driver::CuFunction& function = stages_[count_++];
+      DORAJIT_CUDA_TRY(driver_, module_get_function, &function, module_, entry.c_str());
+      int static_bytes = 0;
+      DORAJIT_CUDA_TRY(driver_, function_get_attribute, &static_bytes,
+                       driver::FunctionAttribute::kSharedBytes, function);
+      DORAJIT_CUDA_TRY(driver_, function_set_attribute, function,
+                       driver::FunctionAttribute::kMaxDynamicSharedBytes,
+                       max_shared_bytes - static_bytes);
+    }
     if (!kernels::template_of(variant()).has_second_stage) return {};
-    DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_,
-                     (entry + "_finish").c_str());
     int compiled_for = 0;
     DORAJIT_CUDA_TRY(driver_, function_get_attribute, &compiled_for,
-                     driver::FunctionAttribute::kPtxVersion, finish_);
-    finish_waits_ = compiled_for >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
+                     driver::FunctionAttribute::kPtxVersion, stages_[1]);
+    second_waits_ = compiled_for >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
     return {};
   }
 
-  [[nodiscard]] driver::CuFunction run() const { return run_; }
-  [[nodiscard]] driver::CuFunction finish() const { return finish_; }
+  [[nodiscard]] driver::CuFunction stage(std::size_t number) const { return stages_[number]; }
   // Whether the second stage may be launched before the first one has finished.
-  [[nodiscard]] bool finish_waits() const { return finish_waits_; }
+  [[nodiscard]] bool second_waits() const { return second_waits_; }
 
  private:
   const CudaDriver& driver_;
   driver::CuContext context_;
   driver::CuModule module_;
-  driver::CuFunction run_ = nullptr;
-  driver::CuFunction finish_ = nullptr;  // the second stage, or null
-  bool finish_waits_ = false;
+  std::array<driver::CuFunction, 1 + kernels::kMaxLaterStages> stages_{};
+  std::size_t count_ = 0;
+  bool second_waits_ = false;
 };
 
 class CudaBuffer final : public Buffer {
@@ -216,7 +220,8 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
   const ScopedContext scope(driver_, context_);
   DORAJIT_TRY(scope.status());
   const auto& own = static_cast<const CudaKernel&>(kernel);
-  const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
+  const kernels::LaunchShape shape =
+      kernels::launch_shape(own.variant(), config, arguments, info_.traits.processors);
   // The second parameter of a kernel is its tensor maps; a kernel without maps ignores it.
   TensorMaps maps;
   const kernels::KernelArguments& of_kernel = arguments;
@@ -236,9 +241,8 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
                                      .padding = 0,
                                      .value = {.allowed = 1}};
     // A grid has a maximum width; programs loop over the remaining work.
-    const long long widest = stage.one_per_processor ? info_.traits.processors : kWidestGrid;
     const driver::LaunchConfig launch_config{
-        .grid_x = static_cast<unsigned>(std::min(stage.grid_x, widest)),
+        .grid_x = static_cast<unsigned>(std::min(stage.grid_x, kWidestGrid)),
         .grid_y = static_cast<unsigned>(std::min(stage.grid_y, kTallestGrid)),
         .grid_z = static_cast<unsigned>(stage.grid_z),
         .block_x = static_cast<unsigned>(stage.threads),
@@ -252,10 +256,12 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
     return {};
   };
   const bool has_first = shape.run.programs() > 0;
-  if (has_first) DORAJIT_TRY(launch_stage(own.run(), shape.run, false));
-  if (shape.finish.programs() == 0) return {};
-  return launch_stage(own.finish(), shape.finish,
-                      launches_early_ && own.finish_waits() && has_first);
+  if (has_first) DORAJIT_TRY(launch_stage(own.stage(0), shape.run, false));
+  for (std::size_t i = 0; i < shape.later.size() && shape.later[i].programs() > 0; ++i) {
+    const bool early = i == 0 && launches_early_ && own.second_waits() && has_first;
+    DORAJIT_TRY(launch_stage(own.stage(i + 1), shape.later[i], early));
+  }
+  return {};
 }
 
 bool CudaDevice::is_capturing(Stream stream) {

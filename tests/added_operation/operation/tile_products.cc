@@ -1,5 +1,5 @@
 // An operation without a formula, with its own dimensions and its own template.
-#include "kernel_templates/operation_rules.h"
+#include "kernel_templates/describe.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/template.h"
 

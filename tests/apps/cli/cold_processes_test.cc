@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "cache/database/tuning_store.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "runtime/compile/subprocess.h"
 
 namespace dorajit::tests {

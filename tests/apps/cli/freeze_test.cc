@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "cache/records/pins.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "apps/cli/terminal/exit_code.h"
+#include "apps/cli/terminal/output.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cache/records/pins.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "runtime/compile/subprocess.h"
 #include "runtime/launch/problem.h"
 #include "tests/bindings/c/c_abi_fixture.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "cache/database/trial_files.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {

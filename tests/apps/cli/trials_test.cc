@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "autotune/search/host_id.h"
+#include "autotune/search/tuning_session.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {

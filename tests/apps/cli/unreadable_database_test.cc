@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cache/database/tuning_store.h"
-#include "cache/records/trial_validity.h"
+#include "cache/records/tuning_records.h"
 #include "tests/apps/cli/cli_sandbox.h"
 #include "tests/cache/records/sample_records.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cache/database/tuning_store.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "tests/apps/daemon/running_daemon.h"
 #include "tests/fakes/temporary_directory.h"
 

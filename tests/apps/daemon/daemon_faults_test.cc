@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "autotune/service/daemon/worker_process.h"
+#include "autotune/service/daemon/worker_supervisor.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "tests/apps/daemon/running_daemon.h"
 #include "tests/fakes/child_process.h"

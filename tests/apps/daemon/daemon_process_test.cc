@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "autotune/service/daemon/worker_process.h"
+#include "autotune/service/daemon/worker_supervisor.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "cache/database/tuning_store.h"
 #include "runtime/compile/subprocess.h"

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "cache/database/tuning_store.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "tests/apps/daemon/running_daemon.h"
 #include "tests/apps/daemon/training_process.h"
 #include "tests/fakes/child_process.h"

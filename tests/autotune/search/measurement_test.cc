@@ -6,7 +6,7 @@
 
 #include "autotune/search/scratch_operands.h"
 #include "autotune/search/verification.h"
-#include "kernel_templates/builtin_cpu.h"
+#include "kernel_templates/template.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 #include "tests/variants.h"

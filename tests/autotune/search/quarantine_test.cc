@@ -1,8 +1,7 @@
-#include "autotune/search/quarantine.h"
-
 #include <gtest/gtest.h>
 
 #include "autotune/search/problem_tuner.h"
+#include "autotune/search/tuning_session.h"
 #include "runtime/base/hash.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"

@@ -5,7 +5,7 @@
 
 #include "autotune/search/problem_tuner.h"
 #include "autotune/search/verification.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/partial_sums.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/fakes/fake_device.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "autotune/search/problem_tuner.h"
-#include "autotune/search/quarantine.h"
+#include "autotune/search/tuning_session.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "cache/records/launch_journal.h"
 #include "tests/fakes/child_process.h"

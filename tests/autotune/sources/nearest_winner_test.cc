@@ -1,10 +1,9 @@
-#include "autotune/sources/nearest_winner.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "autotune/sources/fallback_chain.h"
 #include "kernel_templates/spaces.h"
 #include "tests/variants.h"
 

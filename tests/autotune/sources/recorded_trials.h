@@ -15,7 +15,7 @@
 
 #include "cache/database/trial_files.h"
 #include "cache/records/winner_choice.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/launch/problem.h"
 

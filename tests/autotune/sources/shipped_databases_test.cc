@@ -8,7 +8,7 @@
 #include <iostream>
 #include <map>
 
-#include "autotune/sources/nearest_winner.h"
+#include "autotune/sources/fallback_chain.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/base/hash.h"

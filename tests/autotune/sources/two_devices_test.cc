@@ -5,7 +5,7 @@
 #include <iostream>
 #include <map>
 
-#include "autotune/sources/nearest_winner.h"
+#include "autotune/sources/fallback_chain.h"
 #include "tests/autotune/sources/recorded_trials.h"
 
 namespace dorajit::autotune {

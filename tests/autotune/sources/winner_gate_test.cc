@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "autotune/sources/tuning_config_source.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/templates/streaming_configs.h"
 #include "tests/fakes/captured_log.h"
 #include "tests/fakes/child_process.h"

@@ -5,7 +5,7 @@
 
 #include "bindings/c/engine_handle.h"
 #include "dorajit/own_kernel.h"
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
 #include "tests/bindings/c/c_abi_fixture.h"
 

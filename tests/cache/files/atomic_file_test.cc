@@ -1,11 +1,10 @@
-#include "cache/files/atomic_file.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <chrono>
 #include <csignal>
 
+#include "cache/files/shared_file.h"
 #include "tests/fakes/child_process.h"
 #include "tests/fakes/small_disk.h"
 #include "tests/fakes/temporary_directory.h"

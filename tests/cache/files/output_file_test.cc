@@ -1,5 +1,3 @@
-#include "cache/files/output_file.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,6 +8,7 @@
 #include <format>
 
 #include "cache/files/directories.h"
+#include "cache/files/shared_file.h"
 #include "runtime/base/file_descriptor.h"
 #include "tests/fakes/temporary_directory.h"
 

@@ -1,8 +1,8 @@
-#include "cache/records/device_models.h"
-
 #include <gtest/gtest.h>
 
 #include <format>
+
+#include "cache/records/tuning_records.h"
 
 namespace dorajit::cache {
 namespace {

@@ -48,14 +48,15 @@ std::string expression(const Config& config) {
   return std::format("dorajit::kernels::TileConfig{{{}, {}}}", config[kTile], config[kWarps]);
 }
 
-LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArguments& arguments) {
+LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArguments& arguments,
+                         int) {
   const long long tiles = divide_up(arguments.sizes[kColsOfY], config[kTile]);
   const int threads = config[kWarps] * kThreadsPerWarp;
   return {.run = {.grid_x = tiles, .threads = threads},
-          .finish = {.grid_x = tiles,
-                     .grid_y = arguments.sizes[kRowsOfX],
-                     .threads = threads,
-                     .shared_bytes = config[kTile] * static_cast<int>(sizeof(float))},
+          .later = {{{.grid_x = tiles,
+                      .grid_y = arguments.sizes[kRowsOfX],
+                      .threads = threads,
+                      .shared_bytes = config[kTile] * static_cast<int>(sizeof(float))}}},
           .work = static_cast<double>(arguments.sizes[kRowsOfX]) *
                   static_cast<double>(arguments.sizes[kInner]) *
                   static_cast<double>(arguments.sizes[kColsOfY])};

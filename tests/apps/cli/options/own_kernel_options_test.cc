@@ -1,12 +1,11 @@
 // --kernel and --with: the problems of own kernels by the command line.
-#include "apps/cli/options/own_kernel_options.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
 
+#include "apps/cli/options/problem_options.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/own_kernels/descriptions.h"
 

@@ -1,7 +1,7 @@
-#include "apps/cli/views/daemon_report.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "apps/cli/views/descriptions.h"
 
 namespace dorajit::cli {
 namespace {

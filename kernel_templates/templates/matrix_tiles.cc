@@ -1,0 +1,59 @@
+
+#include "kernel_templates/templates/matrix_tiles.h"
+
+#include <bit>
+#include <cstdint>
+#include <format>
+
+#include "kernel_templates/partial_sums.h"
+
+namespace dorajit::kernels {
+namespace {
+
+// The maximum for a program.
+long long max_shared_bytes(int architecture) {
+  constexpr long long kKibi = 1024;
+  switch (architecture) {
+    case 80:
+    case 87:
+      return 163 * kKibi;
+    case 90:
+    case 100:
+    case 103:
+    case 110:
+      return 227 * kKibi;
+    default:
+      return 99 * kKibi;
+  }
+}
+
+}  // namespace
+
+TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::size_t operand,
+                 long long rows, long long columns, int box_rows) {
+  constexpr long long kAlignment = 16;
+  const OperandArgument& argument = arguments.operands[operand];
+  const long long size = size_in_bytes(variant.types[operand]);
+  // A single row may have any stride, but a tensor map needs a valid one.
+  const long long stride =
+      rows > 1 ? argument.row_stride * size : divide_up(columns * size, kAlignment) * kAlignment;
+  if (rows == 0 || columns == 0 || stride % kAlignment != 0 ||
+      std::bit_cast<std::uintptr_t>(argument.data) % kAlignment != 0) {
+    return {};
+  }
+  return {.data = argument.data,
+          .type = variant.types[operand],
+          .rows = rows,
+          .columns = columns,
+          .row_bytes = stride,
+          .box_rows = box_rows};
+}
+
+std::string why_beyond_shared_memory(long long wanted, const SpaceTraits& traits) {
+  const long long max_bytes = max_shared_bytes(traits.architecture);
+  if (wanted <= max_bytes) return {};
+  return std::format("its tiles take {} bytes of shared memory, of which there are {}", wanted,
+                     max_bytes);
+}
+
+}  // namespace dorajit::kernels
