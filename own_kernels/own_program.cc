@@ -263,7 +263,8 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
   std::string check = "\n";
   for (const Launch& launch : description.launches) {
     const std::string entry = instantiated_entry(own, variant, config, launch.entry);
-    entries += (entries.empty() ? "" : kernels::Program::kBetweenEntries) + entry;
+    if (!entries.empty()) entries += kernels::Program::kBetweenEntries;
+    entries += entry;
     check += std::format("static_assert(dorajit_compared<decltype(&{})>::dorajit_value, \"\");\n",
                          entry);
   }

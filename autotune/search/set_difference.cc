@@ -77,7 +77,7 @@ kernels::Program program(const Variant&, const Config&) {
 
 std::string valid(const Variant&, const SpaceTraits&, const Config&) { return {}; }
 
-LaunchShape shape_launch(const Variant&, const Config&, const LaunchArguments& arguments) {
+LaunchShape shape_launch(const Variant&, const Config&, const LaunchArguments& arguments, int) {
   const std::int64_t of_block = kThreads * kElementsOfThread;
   const std::int64_t blocks = (arguments.all_sizes[kCount] + of_block - 1) / of_block;
   return {.run = {.grid_x = std::clamp<std::int64_t>(blocks, 1, kMaxBlocks), .threads = kThreads}};

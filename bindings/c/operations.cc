@@ -172,7 +172,7 @@ dorajit_status dorajit_kernel_workspace(const dorajit_operation* kernel,
                                         const DLTensor* const* tensors, std::int32_t num_tensors,
                                         const double* scalars, std::int32_t num_scalars,
                                         std::int64_t* bytes, dorajit_error** error) {
-  return guarded(error, [&]() -> Status {
+  return guarded(error, [&]() -> dorajit::Status {
     constexpr std::string_view kFunction = "kernel_workspace";
     DORAJIT_ASSIGN(const Operation* operation,
                    check_tensor_count(kFunction, kernel, tensors, num_tensors));

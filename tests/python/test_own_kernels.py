@@ -158,12 +158,12 @@ def test_the_examples_are_kernels(examples):
     for values in json.loads(examples.conv2d.to_json())["parameters"].values():
         configs *= len(values)
     assert configs > 100
-    assert [kernel.name for kernel in (examples.swiglu, examples.rms_norm, examples.transpose,
-                                       examples.embedding)] == ["swiglu", "rms_norm", "transpose", "embedding"]
+    assert all(getattr(examples, name).name == name for name in examples.EXAMPLES)
 
 
 @needs_cuda
-@pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose", "embedding"])
+@pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose", "embedding", "layer_norm_backward", "total", "argmax",
+                                  "int4_gemv"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_example_in_every_type_matches_pytorch(examples, name, dtype):
     explanation, out, expected = examples.EXAMPLES[name](dtype=dtype)

@@ -5,6 +5,9 @@
 #include <bit>
 #include <format>
 #include <iterator>
+#include <ranges>
+#include <string>
+#include <string_view>
 
 #include "kernel_templates/dependent_launch.h"
 #include "kernel_templates/template.h"
