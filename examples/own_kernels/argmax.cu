@@ -6,7 +6,7 @@ __global__ void argmax(const T* x, long long* out, long long rows, long long col
   __shared__ float values[THREADS / 32];
   __shared__ long long places[THREADS / 32];
   const T* row = x + static_cast<long long>(blockIdx.x) * cols;
-  float best = -INFINITY;
+  float best = row[0];
   long long place = 0;
   for (long long first = threadIdx.x * VEC; first < cols; first += THREADS * VEC) {
 #pragma unroll
