@@ -3,9 +3,9 @@
     python3 first_step.py [--model DIR] [--recipes bf16 autocast] [--tokens 4096] [--json FILE]
 
 A Llama 3.1 8B with random weights and a DoRA adapter, checkpointed, or the model of transformers whose config.json is in
-DIR. Each row is a fresh process with no shipped databases; "prewarmed" has the cache folder that `python -m
-dorajit.prewarm` filled for the same recipe. Reported are the seconds of the first step and of a later one, of the first
-generation and of a later one, and what dorajit compiled and tuned for them.
+DIR. Each row is a fresh process with no shipped databases; "patched" begins with an empty cache folder, "prewarmed" with
+the one that `python -m dorajit.prewarm` filled for the same recipe. Reported are the seconds of the first step and of a
+later one, of the first generation and of a later one, and what dorajit compiled and tuned for them.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from benchmarks import report
 
 LLAMA_8B = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
             "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256}
+ROWS = ["unpatched", "patched", "prewarmed"]
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -101,6 +102,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", metavar="DIR", help="folder with a config.json; default: Llama 3.1 8B")
     parser.add_argument("--recipes", nargs="+", default=["bf16", "autocast"])
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=ROWS)
     for name, value in (("tokens", 4096), ("prompt", 512), ("rank", 16)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--json", metavar="FILE")
@@ -117,9 +119,9 @@ def main():
             options.model = folder
             pathlib.Path(folder, "config.json").write_text(json.dumps(LLAMA_8B), encoding="utf-8")
         for recipe in options.recipes:
-            for name in ("unpatched", "patched, empty cache", "patched, prewarmed"):
+            for name in options.only:
                 with tempfile.TemporaryDirectory() as cache:
-                    taken = {"prewarm_s": prewarm(options, recipe, cache)} if "prewarmed" in name else {}
+                    taken = {"prewarm_s": prewarm(options, recipe, cache)} if name == "prewarmed" else {}
                     rows.append({"recipe": recipe, "model": name, **taken, **run(options, recipe, name != "unpatched", cache)})
                 print(json.dumps(rows[-1]), flush=True)
     report.write(options.json, {"tokens": options.tokens, "prompt": options.prompt, "rank": options.rank}, rows)
