@@ -10,7 +10,8 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 import dorajit
 from dorajit.layers import gated_mlp, modules
 from peft import LoraConfig, get_peft_model
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GlmConfig, GlmForCausalLM, LlamaConfig, LlamaForCausalLM,
+                          Phi3Config, Phi3ForCausalLM)
 from transformers.models.llama.modeling_llama import LlamaMLP
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -24,6 +25,15 @@ def llama(**changed):
 
 def gemma(**changed):
     return Gemma3ForCausalLM(Gemma3TextConfig(**SIZES, head_dim=8, **changed))
+
+
+def phi3(**changed):
+    """gate and up are one layer."""
+    return Phi3ForCausalLM(Phi3Config(**SIZES, pad_token_id=0, **changed))
+
+
+def glm(**changed):
+    return GlmForCausalLM(GlmConfig(**SIZES, head_dim=8, pad_token_id=0, **changed))
 
 
 def adapted(make, device, targets="all-linear", dropout=0.0, **changed):
@@ -81,7 +91,7 @@ def assert_near(found, expected):
         torch.testing.assert_close(one, other, rtol=0, atol=2e-5 * float(other.abs().max()))
 
 
-@pytest.mark.parametrize("make", [llama, gemma])
+@pytest.mark.parametrize("make", [llama, gemma, phi3, glm])
 @pytest.mark.parametrize("is_of_model", [False, True])
 def test_steps_are_those_of_peft(device, nodes, make, is_of_model):
     model = adapted(make, device)
@@ -94,6 +104,20 @@ def test_steps_are_those_of_peft(device, nodes, make, is_of_model):
     with dorajit.patch_peft():
         step(model)
         assert nodes() == SIZES["num_hidden_layers"]
+
+
+@pytest.mark.parametrize("dropout, is_trained, runs", [(0.0, True, 2), (0.0, False, 0), (0.1, True, 0)])
+def test_gate_and_up_in_one_layer(device, nodes, dropout, is_trained, runs):
+    model = adapted(phi3, device, dropout=dropout)
+    if not is_trained:
+        model.requires_grad_(False)
+    ids = IDS.to(device)
+    torch.manual_seed(1)
+    expected = model(input_ids=ids).logits
+    with dorajit.patch_peft(model, strict=True):
+        torch.manual_seed(1)
+        assert_near([model(input_ids=ids).logits.detach()], [expected.detach()])
+        assert nodes() == runs
 
 
 def test_mlps_may_be_left_to_their_layers(device, nodes):
@@ -111,7 +135,7 @@ def test_mlps_may_be_left_to_their_layers(device, nodes):
 def test_explain_dispatch_counts_them(device):
     model = adapted(llama, device)
     with dorajit.patch_peft(model):
-        assert "14 of 14 DoRA layers run as one node, 6 of them three in one as a gated MLP" in str(
+        assert "14 of 14 DoRA layers run as one node, 6 of them in gated MLPs" in str(
             dorajit.explain_dispatch(model))
         hook(model)
         assert "14 of 14 DoRA layers run as one node, 3 of them" in str(dorajit.explain_dispatch(model))

@@ -46,7 +46,7 @@ class ModelDispatch(dict[str, Dispatch]):
         paths = collections.Counter(one.path for one in self.values())
         others = "".join(f", {count} {path}" for path, count in paths.items() if path != NODE)
         joined = sum(one.reason == _JOINED for one in self.values())
-        others += f", {joined} of them three in one as a gated MLP" if joined else ""
+        others += f", {joined} of them in gated MLPs" if joined else ""
         return (f"{paths[NODE]} of {len(self)} DoRA layers run as one node{others}; dropout: {state.dropout}, low-rank "
                 f"products without autocast: {state.low_rank_dtype}")
 
