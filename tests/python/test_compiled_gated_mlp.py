@@ -81,7 +81,8 @@ def test_inference_and_other_sizes(device):
 def test_second_order_gradients_of_the_operator(device):
     x, layers = operands(device)
     given = [one for layer in layers for one in (layer.weight, layer.weight, layer.lora_A, layer.lora_B, layer.magnitude)]
-    operator = torch.ops.dorajit.dora_gated_mlp(x, *given, [layer.scale for layer in layers], "silu", True)[0]
+    operator = torch.ops.dorajit.dora_gated_mlp(x, *given, [layer.scale for layer in layers], "silu",
+                                                [True] * 3)[0]
     made = []
     for out in operator, exact(x, layers, "silu")[0]:
         first, = torch.autograd.grad(out.square().sum(), x, create_graph=True) if out is operator else (None,)
@@ -89,6 +90,47 @@ def test_second_order_gradients_of_the_operator(device):
     torch.autograd.grad(made[0].square().sum(), inputs(x, layers))
     expected = torch.autograd.grad(run(x, layers, "silu").square().sum(), x, create_graph=True)[0]
     assert_near([made[0].detach()], [expected.detach().double()], 3e-6)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("what", ["x", "A"])
+def test_gradients_of_tensors_that_are_not_contiguous(device, backend, what):
+    x, layers = operands(device)
+    seed = torch.randn_like(x)
+    if what == "A":
+        layers[0] = layers[0]._replace(lora_A=torch.nn.Parameter(layers[0].lora_A.detach().t().contiguous().t()))
+
+    def of_transposed(x):
+        given = x * 2
+        given = given.transpose(0, 1) if what == "x" else given
+        return run(given, layers, "silu")
+
+    found = []
+    for function in of_transposed, torch.compile(of_transposed, fullgraph=True, backend=backend):
+        out = function(x)
+        found.append([out, *torch.autograd.grad(out, inputs(x, layers), seed.view_as(out))])
+    assert_near([one.detach() for one in found[1]], [one.detach().double() for one in found[0]], 3e-6)
+
+
+def test_wrong_scale_is_named(device):
+    x, layers = operands(device)
+    function = torch.compile(run, backend="aot_eager")
+    for scale, name in ((True, "bool"), (torch.tensor(2.0), "Tensor")):
+        with pytest.raises(TypeError, match=f"dora_gated_mlp: argument `scale` is a {name}"):
+            function(x, [layers[0]._replace(scale=scale), *layers[1:]], "silu")
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_only_trained_magnitudes_of_zero_warn(device, is_trained):
+    gated_mlp_operator._checked.clear()  # of memory that earlier tests have used
+    x, layers = operands(device)
+    with torch.no_grad():
+        layers[0].magnitude[2] = 0
+    layers[2 if is_trained else 0].magnitude.requires_grad_(False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gradients(compiled()[0], x, layers)
+    assert any("a magnitude of gate_proj" in str(one.message) for one in caught) is is_trained
 
 
 def test_magnitude_of_zero_warns_once(device):

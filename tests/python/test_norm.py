@@ -197,7 +197,7 @@ def test_weight_norm_of_a_transposed_weight_beyond_the_budget_is_not_copied_on_a
     launches()
     assert_norm(dorajit.weight_norm(weight.T.contiguous().T, a, b, 0.5, chunk_mb=1), exact_norm(weight, a, b, 0.5))
     made = launches()
-    assert device == "cpu" or made == {"norm_assembly": 1}
+    assert device == "cpu" or made == {}  # products of PyTorch, of as many rows at a time as the budget holds
 
 
 @pytest.mark.parametrize("columns", [704, 701])

@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from dorajit import _native
+from dorajit import _native, checks
 from dorajit.control import state
 from dorajit.layers import linear, node, recomputation
 from dorajit.layers.modules import Quantized
@@ -70,6 +70,10 @@ def dora_gated_mlp(x: Tensor, gate: Projection, up: Projection, down: Projection
         raise ValueError(f"dora_gated_mlp: argument `activation` is {activation!r}; give one of "
                          f"{', '.join(map(repr, ACTIVATIONS))}")
     layers = gate, up, down
+    if eligibility.is_compiling():
+        for one in layers:
+            if isinstance(one.scale, (bool, Tensor)):  # others may be symbolic
+                checks.scale("dora_gated_mlp", one.scale)
     out = at_once([(None, *layer, None) for layer in layers], x, activation)
     return _layer_by_layer(x, *layers, activation) if type(out) is str else out
 
@@ -115,7 +119,7 @@ def at_once(layers, x, activation):
     if is_traced:
         return torch.ops.dorajit.dora_gated_mlp(
             x, *[part for one in prepared for part in one.parameters()], [one.scale for one in prepared], activation,
-            prepared[2].keeps_inner)[0]
+            [one.keeps_inner for one in prepared])[0]
     calls = [one.call for one in prepared]
     first = prepared[0]
     if not all(map(_drops_base, calls[:2])) and _loses_a_gradient(layers, first.x):

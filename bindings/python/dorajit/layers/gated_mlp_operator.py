@@ -1,9 +1,9 @@
 """dorajit.dora_gated_mlp as operators of torch.library, for torch.compile: one operator per pass.
 
 Each layer has its weight, that of the product (as cast by autocast), A, B and the magnitude, as in
-dorajit.layers.linear_operator; the low-rank products have the element type of x. The tensors that the backward pass needs
-are outputs: e and u, the outputs of gate and up; `inner` of down, empty without keeps_inner; S, gain and its divisor of each
-layer.
+dorajit.layers.linear_operator; the low-rank products have the element type of x. `of_magnitudes` tells which magnitudes are
+trained. The tensors that the backward pass needs are outputs: e and u, the outputs of gate and up; `inner` of down, empty
+where its magnitude is not trained; S, gain and its divisor of each layer.
 """
 
 import math
@@ -26,14 +26,14 @@ def _tensors(*names, optional=""):
     return ", ".join(f"Tensor{optional} {layer}_{name}" for layer in _LAYERS for name in names)
 
 
-_SCHEMA = (f"{_NAME}(Tensor x, {_tensors(*_PARTS)}, float[] scales, str activation, bool keeps_inner) -> (Tensor out, "
+_SCHEMA = (f"{_NAME}(Tensor x, {_tensors(*_PARTS)}, float[] scales, str activation, bool[] of_magnitudes) -> (Tensor out, "
            f"Tensor e, Tensor u, Tensor inner, {_tensors('low', 'gain', 'divisor')})")
 _BACKWARD_SCHEMA = (f"{_NAME}_backward(Tensor d_out, Tensor x, Tensor e, Tensor u, Tensor? inner, "
                     f"{_tensors('product', 'lora_A', 'lora_B', 'magnitude', 'low', 'gain', 'divisor')}, float[] scales, "
                     "str activation, bool[] wanted) -> Tensor[]")
 _ops = torch.ops.dorajit
 _library = torch_library.Library("dorajit", "FRAGMENT")
-_checked = set()  # addresses of magnitudes that were looked at
+_checked = set()  # addresses of magnitudes of gate and up that were looked at
 
 
 def _of_layers(flat, count):
@@ -43,16 +43,15 @@ def _of_layers(flat, count):
 # --- the forward pass ----------------------------------------------------------------------------
 
 def _forward(x, *given):
-    *flat, scales, activation, keeps_inner = given
-    layers = _of_layers(flat, len(_PARTS))
+    *flat, scales, activation, of_magnitudes = given
+    layers, keeps_inner = _of_layers(flat, len(_PARTS)), of_magnitudes[2]
     calls = []
     with torch.no_grad(), precision.without_autocast(x.device.type):
         for (weight, product, lora_A, lora_B, magnitude), scale in zip(layers, scales):
             a, b = lora_A.to(x.dtype), lora_B.to(x.dtype)
             calls.append(node.Call(product, a, b, None, None, scale, magnitude=magnitude,
                                    of_norm=node.norm_operands(weight, lora_A, lora_B, a, b)))
-        if keeps_inner:
-            _look_at(layers[0][4], layers[1][4])
+        _look_at(*(layer[4] for layer, is_trained in zip(layers[:2], of_magnitudes) if is_trained))
         made = gated_mlp.forward(x, calls, activation, (False, False, keeps_inner), False)
         inner = made.inners[2] if keeps_inner else x.new_empty(0)
         kept = [one for low, call in zip(made.lows, calls)
@@ -61,7 +60,8 @@ def _forward(x, *given):
 
 
 def _look_at(*magnitudes):
-    """Warns once of a magnitude of 0, whose gradient e and u do not determine. It waits for the device."""
+    """Warns of a magnitude that is 0 when it first runs, because e and u do not determine its gradient. It waits for the
+    device."""
     for one in magnitudes:
         if one.data_ptr() in _checked or (one.is_cuda and torch.cuda.is_current_stream_capturing()):
             continue
@@ -72,11 +72,11 @@ def _look_at(*magnitudes):
 
 
 def _fake_forward(x, *given):
-    *flat, scales, activation, keeps_inner = given
+    *flat, _, _, of_magnitudes = given
     layers = _of_layers(flat, len(_PARTS))
     made = []
     e, u = (linear_operator.fake_forward(x, *layer, None, 0.0, x.dtype, False) for layer in layers[:2])
-    down = linear_operator.fake_forward(e[0], *layers[2], None, 0.0, x.dtype, keeps_inner)
+    down = linear_operator.fake_forward(e[0], *layers[2], None, 0.0, x.dtype, of_magnitudes[2])
     for _, low, _, factor, divisor in (e, u, down):
         made += low.new_empty((math.prod(low.shape[:-1]), low.shape[-1])), factor, divisor
     return down[0], e[0], u[0], down[2], *made
@@ -84,7 +84,7 @@ def _fake_forward(x, *given):
 
 def _expression(x, *given):
     """The operator in PyTorch's operations, for torch.func transforms."""
-    *flat, scales, activation, keeps_inner = given
+    *flat, scales, activation, of_magnitudes = given
     layers = _of_layers(flat, len(_PARTS))
     made = []
 
@@ -94,7 +94,7 @@ def _expression(x, *given):
         return out, inner
 
     e, u = layer(0, x)[0], layer(1, x)[0]
-    out, inner = layer(2, ACTIVATIONS[activation][0](e) * u, keeps_inner)
+    out, inner = layer(2, ACTIVATIONS[activation][0](e) * u, of_magnitudes[2])
     return out, e, u, inner, *made
 
 
@@ -129,18 +129,17 @@ def _backward(d_out, x, e, u, inner, *given):
 
 def _fake_backward(d_out, x, e, u, inner, *given):
     *flat, _, _, wanted = given
-    return [torch.empty_like(one) for one, want in zip((x, *_trained(_of_layers(flat, 7))), wanted) if want]
+    return [one.new_empty(one.shape) for one, want in zip((x, *_trained(_of_layers(flat, 7))), wanted) if want]
 
 
 def _save(ctx, inputs, output):
-    x, *flat, scales, activation, keeps_inner = inputs
+    x, *flat, scales, activation, of_magnitudes = inputs
     of_x, *needed = ctx.needs_input_grad[:1 + len(flat)]
     layers, needed = _of_layers(flat, len(_PARTS)), _of_layers(needed, len(_PARTS))
     if any(one[0] or one[1] for one in needed):
         raise RuntimeError(f"{_NAME}: a weight requires grad, for which the operator has no formula; call dorajit.{_NAME}")
-    if needed[2][4] and not keeps_inner:
-        raise RuntimeError(f"{_NAME}: the magnitude of down requires grad, and its gradient needs inner; pass "
-                           "keeps_inner=True")
+    if any(one[4] and not is_trained for one, is_trained in zip(needed, of_magnitudes)):
+        raise RuntimeError(f"{_NAME}: a magnitude requires grad, but `of_magnitudes` has it as frozen; pass true for it")
     _, e, u, inner, *made = output
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
