@@ -204,3 +204,11 @@ def test_unknown_activation_raises():
     x, layers = operands("cpu")
     with pytest.raises(ValueError, match="`activation` is 'relu'; give one of 'silu', 'gelu', 'gelu_tanh'"):
         dorajit.dora_gated_mlp(x, *layers, "relu")
+
+
+def test_scale_may_be_any_number(device):
+    x, layers = operands(device)
+    expected = dorajit.dora_gated_mlp(x, *(one._replace(scale=2.0) for one in layers))
+    assert torch.equal(dorajit.dora_gated_mlp(x, *(one._replace(scale=2) for one in layers)), expected)
+    with pytest.raises(TypeError, match="dora_gated_mlp: argument `scale` is a bool"):
+        dorajit.dora_gated_mlp(x, layers[0]._replace(scale=True), *layers[1:])

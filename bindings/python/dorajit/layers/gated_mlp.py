@@ -69,13 +69,17 @@ def dora_gated_mlp(x: Tensor, gate: Projection, up: Projection, down: Projection
     if activation not in ACTIVATIONS:
         raise ValueError(f"dora_gated_mlp: argument `activation` is {activation!r}; give one of "
                          f"{', '.join(map(repr, ACTIVATIONS))}")
-    layers = gate, up, down
-    if eligibility.is_compiling():
-        for one in layers:
-            if isinstance(one.scale, (bool, Tensor)):  # others may be symbolic
-                checks.scale("dora_gated_mlp", one.scale)
+    layers = [_with_float(one) for one in (gate, up, down)]
     out = at_once([(None, *layer, None) for layer in layers], x, activation)
     return _layer_by_layer(x, *layers, activation) if type(out) is str else out
+
+
+def _with_float(projection):
+    """With a scale that is a float, or under a compiler symbolic."""
+    scale = projection.scale
+    if type(scale) is float or (eligibility.is_compiling() and not isinstance(scale, (bool, Tensor))):
+        return projection
+    return projection._replace(scale=checks.scale("dora_gated_mlp", scale))
 
 
 def why_apart(layers, x=None):
