@@ -301,6 +301,20 @@ def test_a_forward_of_unknown_source_is_left_alone(device, nodes, monkeypatch):
     assert nodes() == 0
 
 
+@pytest.mark.parametrize("text", ["", "a = 1", "class Other:\n    pass", "    )"])
+def test_a_source_that_has_changed_since_it_was_imported_is_unknown(device, nodes, monkeypatch, text):
+    class Other(LlamaMLP):
+        def forward(self, x):
+            return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+    monkeypatch.setattr("transformers.models.llama.modeling_llama.LlamaMLP", Other)
+    monkeypatch.setattr("inspect.getsource", lambda _: text)
+    model = adapted(llama, device)
+    with dorajit.patch_peft():
+        step(model)
+    assert nodes() == 0
+
+
 def test_generated_tokens_are_those_of_peft(device):
     model = adapted(llama, device).eval()
     ids = IDS.to(device)

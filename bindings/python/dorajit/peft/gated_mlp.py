@@ -59,9 +59,12 @@ def _read_form(kind):
     if not inspect.isfunction(forward):
         return None
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(forward))).body[0].body
+        parsed = ast.parse(textwrap.dedent(inspect.getsource(forward))).body
     except (OSError, SyntaxError, TypeError):
         return None
+    if not parsed or not isinstance(parsed[0], ast.FunctionDef):  # the file has changed since it was imported
+        return None
+    body = parsed[0].body
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         body = body[1:]
     form = _FORMS.get(ast.dump(ast.Module(body, [])))
