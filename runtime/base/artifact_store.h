@@ -26,7 +26,7 @@ struct Artifact {
 
   std::string code;
   ResourceUsage resources;
-  std::string entry = kDefaultEntry;  // the symbols of its stages, with a space between them
+  std::string entry = kDefaultEntry;  // the symbols of its stages, with ";" between them
 };
 
 // Implementations are thread-safe and never return errors: a failed read is a miss, and a failed

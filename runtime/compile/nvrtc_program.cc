@@ -50,7 +50,8 @@ class Program {
     for (const std::string& entry : entries()) {
       const char* name = nullptr;
       DORAJIT_TRY(check("nvrtcGetLoweredName", nvrtc_.lowered_name(handle_, entry.c_str(), &name)));
-      symbols += std::format("{}{}", symbols.empty() ? "" : " ", name);
+      if (!symbols.empty()) symbols += kernels::Program::kBetweenEntries;
+      symbols += name;
     }
     return symbols;
   }

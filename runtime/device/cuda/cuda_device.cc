@@ -43,10 +43,10 @@ class CudaKernel final : public LoadedKernel {
     if (scope.status()) driver_.module_unload(module_);
   }
 
-  // `entries`: the functions of the stages, with a space between them. `max_shared_bytes`: maximum
+  // `entries`: the functions of the stages, as an artifact has them. `max_shared_bytes`: maximum
   // shared memory of a program, static and dynamic together.
   Status find_functions(std::string_view entries, int max_shared_bytes) {
-    for (const auto part : std::views::split(entries, ' ')) {
+    for (const auto part : std::views::split(entries, kernels::Program::kBetweenEntries)) {
       const std::string entry{std::string_view(part)};
       if (count_ == stages_.size()) {
         return fail(StatusCode::kDriverError, "a compiled kernel has too many entries");
