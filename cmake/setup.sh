@@ -13,6 +13,9 @@ base_packages=(cmake ninja-build make g++ pkg-config python3 python3-venv libcli
 arm64_packages=(libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-12-dev libgcc-s1 libc++-19-dev libc++1-19 libc++abi-19-dev
   libc++abi1-19 libunwind-19 libunwind-19-dev libsqlite3-dev libuv1-dev libxxhash-dev libdlpack-dev nlohmann-json3-dev
   libcli11-dev googletest)
+# Its Python, of which wheels need the headers, and their check the interpreter.
+arm64_packages+=(libpython3.11-dev python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libexpat1 libffi8
+  libssl3 zlib1g)
 nvrtc_13='nvidia-cuda-nvrtc==13.0.*'
 nvrtc_12='nvidia-cuda-nvrtc-cu12'
 
@@ -152,7 +155,7 @@ setup() {
 # Unpacks Debian's arm64 packages below build/.dev; nothing of this machine's is changed but that it gets QEMU.
 setup_aarch64() {
   local root=$state/aarch64 work file link
-  [[ ! -f $root/complete ]] || return 0
+  [[ $(cat "$root/complete" 2>/dev/null) != "${arm64_packages[*]}" ]] || return 0
   install_packages qemu-user lld-19 binutils-aarch64-linux-gnu
   say "fetching Debian's packages for arm64"
   work=$(mktemp -d)
@@ -170,7 +173,7 @@ setup_aarch64() {
     ln -sfn "$(realpath -ms --relative-to="${link%/*}" "$root$(readlink "$link")")" "$link"
   done
   rm -rf "$work"
-  touch "$root/complete"
+  printf '%s\n' "${arm64_packages[*]}" >"$root/complete"
 }
 
 # setup, and the tools of ./dev lint and ./dev format. Those commands skip checks whose tool is missing.

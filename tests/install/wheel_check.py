@@ -1,7 +1,8 @@
 """Checks that a wheel works in a fresh environment: wheel_check.py --interpreter PYTHON WHEEL.
 
 Called by `./dev wheel --check`. The environment has neither PyTorch nor NVRTC. With --nvrtc FOLDER, the NVRTC
-in that folder is linked to where pip, conda and the system install it, and must be found there.
+in that folder is linked to where pip, conda and the system install it, and must be found there. With --emulated ROOT, the
+wheel is one for 64-bit Arm, QEMU runs it with the Python in ROOT, and what starts further programs is not checked.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 from install_test import (ALWAYS_THERE, Failure, check_notices, clean_environment, expect, run, say,
                           tool)
@@ -31,6 +33,10 @@ class Environment:
     def program(self, name):
         return self.folder / "bin" / name
 
+    def command(self, name, *arguments):
+        """The command that runs a program of the wheel."""
+        return [self.program(name), *arguments]
+
     def variables(self, **changes):
         scratch = self.folder / "scratch"
         return clean_environment(DORAJIT_CACHE_DIR=scratch / "cache", DORAJIT_CXX="none",
@@ -47,8 +53,31 @@ class Environment:
         return done.returncode, done.stdout + done.stderr
 
 
-def check_tag(wheel):
-    tag = re.search(r"manylinux_2_(\d+)_x86_64\.whl$", wheel.name)
+class EmulatedEnvironment(Environment):
+    """The files of a wheel for 64-bit Arm, run by QEMU."""
+
+    def __init__(self, root, wheel, folder):
+        self.folder, self.site, self.root = folder, folder / "site", root
+        with zipfile.ZipFile(wheel) as packed:
+            packed.extractall(self.site)
+        (folder / "bin").symlink_to(next(self.site.glob("*.data/scripts")))
+
+    def command(self, name, *arguments):
+        program = self.root / "usr/bin/python3.11" if name == "python" else self.program(name)
+        libraries = ":".join(str(self.root / folder / "aarch64-linux-gnu") for folder in ("lib", "usr/lib"))
+        return ["qemu-aarch64", self.root / "lib/ld-linux-aarch64.so.1", "--library-path", libraries, program, *arguments]
+
+    def python(self, text):
+        command = self.command("python", "-c", f"import sys; sys.path.insert(0, {str(self.site)!r})\n{text}")
+        return run(command, env=self.variables(PYTHONHOME=self.root / "usr")).strip()
+
+    def can_import(self):
+        """Whether the Python in the root is of the version that the wheel is for."""
+        return any(self.site.glob("dorajit/_native.cpython-311-*"))
+
+
+def check_tag(wheel, processor):
+    tag = re.search(rf"manylinux_2_(\d+)_{processor}\.whl$", wheel.name)
     expect(tag, f"{wheel.name} has no manylinux tag")
     return int(tag[1])
 
@@ -106,17 +135,20 @@ def check_autopatch(environment):
 
 def check_programs(environment):
     """The programs run, find the shipped databases, and report missing components."""
-    program = environment.program("dorajit")
-    version = run([program, "--version"], env=environment.variables())
-    expect(environment.python("import dorajit; print(dorajit.__version__)") in version, version)
-    expect(environment.python("from dorajit import program; print(program.find())") == str(program),
-           "the package does not find the program that came with it")
-    _, doctor = environment.result(program, "doctor", "--json")
+    version = run(environment.command("dorajit", "--version"), env=environment.variables())
+    _, doctor = environment.result(*environment.command("dorajit", "doctor", "--json"))
     pieces = {piece["subject"]: piece for piece in json.loads(doctor)["pieces"]}
     shipped = next(piece for name, piece in pieces.items() if "shipped" in name)
     expect(shipped["condition"] == "good" or "nvidia_h200" in shipped["what"],
            f"the shipped databases: {shipped}")
     say(f"programs: {version.strip()}; {shipped['what']}")
+    return version
+
+
+def check_program_of_package(environment, version):
+    expect(environment.python("import dorajit; print(dorajit.__version__)") in version, version)
+    expect(environment.python("from dorajit import program; print(program.find())") == str(environment.program("dorajit")),
+           "the package does not find the program that came with it")
 
 
 def check_daemon(environment):
@@ -169,29 +201,44 @@ def check_nvrtc(environment, nvrtc):
     say(f"NVRTC found as: {'; '.join(layouts)}")
 
 
+def check_here(environment, nvrtc):
+    check_without_torch(environment)
+    check_autopatch(environment)
+    check_program_of_package(environment, check_programs(environment))
+    check_daemon(environment)
+    check_nvrtc(environment, nvrtc)
+
+
+def check_emulated(environment):
+    check_programs(environment)
+    if environment.can_import():
+        check_without_torch(environment)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=pathlib.Path)
     parser.add_argument("--interpreter", default=sys.executable)
     parser.add_argument("--nvrtc", type=pathlib.Path, help="a folder with libnvrtc")
+    parser.add_argument("--emulated", type=pathlib.Path, help="a root of Debian's arm64 packages")
     arguments = parser.parse_args()
     os.environ.pop("VIRTUAL_ENV", None)
     with tempfile.TemporaryDirectory(prefix="dorajit-wheel-") as scratch:
+        folder, wheel = pathlib.Path(scratch).resolve() / "environment", arguments.wheel.resolve()
         try:
-            glibc = check_tag(arguments.wheel)
-            environment = Environment(arguments.interpreter, arguments.wheel.resolve(),
-                                      pathlib.Path(scratch).resolve() / "environment")
+            glibc = check_tag(wheel, "aarch64" if arguments.emulated else "x86_64")
+            environment = (EmulatedEnvironment(arguments.emulated.resolve(), wheel, folder) if arguments.emulated
+                           else Environment(arguments.interpreter, wheel, folder))
             check_needs(environment, glibc)
             check_licences(environment)
-            check_without_torch(environment)
-            check_autopatch(environment)
-            check_programs(environment)
-            check_daemon(environment)
-            check_nvrtc(environment, arguments.nvrtc and arguments.nvrtc.resolve())
+            if arguments.emulated:
+                check_emulated(environment)
+            else:
+                check_here(environment, arguments.nvrtc and arguments.nvrtc.resolve())
         except Failure as failure:
-            print(f"FAILED: {arguments.wheel.name}: {failure}", file=sys.stderr)
+            print(f"FAILED: {wheel.name}: {failure}", file=sys.stderr)
             return 1
-    say(f"{arguments.wheel.name} is good")
+    say(f"{wheel.name} is good")
     return 0
 
 

@@ -1,7 +1,8 @@
-"""A server of recordings and real runs of tiny models, each in a forked process with an engine of its own: it reads
+"""A server of recordings and real runs of models, each in a forked process with an engine of its own: it reads
 [model, recipe, options] as a line of JSON and writes {"recorded": problems, "run": problems}, or {"error": text}.
 
-The recording has the model's config alone, as `python -m dorajit.prewarm` has it; the real run has weights.
+The recording has the model's config alone, as `python -m dorajit.prewarm` has it; the real run has weights, and of a
+config of true size two layers of each kind.
 """
 
 import json
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import traceback
 
+import model_configs
 import torch
 import transformers
 from peft import LoraConfig, get_peft_model
@@ -21,70 +23,7 @@ from dorajit import _native
 from dorajit.operations import recording
 from dorajit.prewarm import models, passes
 
-TOKENS, RANK = 24, 8
-_TEXT = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "num_key_value_heads": 2, "vocab_size": 128}
-_SEEING = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "out_hidden_size": 64, "patch_size": 4,
-           "spatial_merge_size": 2, "temporal_patch_size": 2, "num_position_embeddings": 256,
-           "deepstack_visual_indexes": [0]}
-_IN_LANGUAGE = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
-_OF_ATTENTION = ["to_q", "to_k", "to_v", "to_out.0"]
-# Name -> (config, target modules, whether the input has an image)
-MODELS = {
-    "llama": ({"model_type": "llama", "architectures": ["LlamaForCausalLM"], **_TEXT}, "all-linear", False),
-    "qwen3": ({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], **_TEXT, "head_dim": 32}, "all-linear",
-              False),
-    "gemma3": ({"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], **_TEXT, "head_dim": 32,
-                "sliding_window": 8}, "all-linear", False),
-    "mixtral": ({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], **_TEXT, "num_local_experts": 4},
-                ["q_proj", "k_proj", "v_proj", "o_proj"], False),
-    "qwen3_5": ({"model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForCausalLM"], **_TEXT, "head_dim": 16,
-                 "layer_types": ["linear_attention", "full_attention"], "linear_key_head_dim": 16,
-                 "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4}, "all-linear",
-                False),
-    "gpt2": ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_head": 4, "n_layer": 2,
-              "vocab_size": 128, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 2}, ["c_attn", "c_proj", "c_fc"], False),
-    "bert": ({"model_type": "bert", "architectures": ["BertForSequenceClassification"], **_TEXT,
-              "max_position_embeddings": 64}, "all-linear", False),
-    "vit": ({"model_type": "vit", "architectures": ["ViTForImageClassification"], **_TEXT, "image_size": 16,
-             "patch_size": 4}, "all-linear", False),
-    "whisper": ({"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "d_model": 64,
-                 "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-                 "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "vocab_size": 128, "num_mel_bins": 16,
-                 "max_source_positions": 20, "max_target_positions": 40, "pad_token_id": 0, "bos_token_id": 1,
-                 "eos_token_id": 2, "decoder_start_token_id": 1},
-                ["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"], False),
-    "t5": ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 64, "d_kv": 16, "d_ff": 128,
-            "num_layers": 2, "num_heads": 4, "vocab_size": 128, "decoder_start_token_id": 0}, ["q", "k", "v", "o", "wi", "wo"], False),
-    "qwen3_vl": ({"model_type": "qwen3_vl", "architectures": ["Qwen3VLForConditionalGeneration"], "image_token_id": 120,
-                  "video_token_id": 121, "vision_start_token_id": 122, "vision_end_token_id": 123,
-                  "text_config": {"model_type": "qwen3_vl_text", **_TEXT, "head_dim": 16,
-                                  "rope_parameters": {"rope_type": "default", "mrope_interleaved": True,
-                                                      "mrope_section": [4, 2, 2], "rope_theta": 10000.0}},
-                  "vision_config": {"model_type": "qwen3_vl", **_SEEING}}, "all-linear", True),
-    "gemma3_vision": ({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
-                       "mm_tokens_per_image": 4, "image_token_index": 120, "boi_token_index": 121, "eoi_token_index": 122,
-                       "text_config": {"model_type": "gemma3_text", **_TEXT, "head_dim": 32, "sliding_window": 8},
-                       "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 64, "intermediate_size": 128,
-                                         "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 16,
-                                         "patch_size": 4, "vision_use_head": False}}, "all-linear", True),
-    "mistral3": ({"model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"],
-                  "image_token_index": 120, "spatial_merge_size": 2, "vision_feature_layer": -1,
-                  "text_config": {"model_type": "mistral", **_TEXT, "head_dim": 32},
-                  "vision_config": {"model_type": "pixtral", "hidden_size": 64, "intermediate_size": 128,
-                                    "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16, "image_size": 64,
-                                    "patch_size": 4}}, "all-linear", True),
-    "flux": ({"_class_name": "FluxTransformer2DModel", "in_channels": 16, "num_layers": 1, "num_single_layers": 1,
-              "attention_head_dim": 16, "num_attention_heads": 4, "joint_attention_dim": 32, "pooled_projection_dim": 32,
-              "guidance_embeds": True, "axes_dims_rope": [4, 6, 6]}, _OF_ATTENTION, False),
-    "sdxl": ({"_class_name": "UNet2DConditionModel", "sample_size": 8, "block_out_channels": [32, 64],
-              "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
-              "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"], "layers_per_block": 1, "attention_head_dim": [2, 4],
-              "transformer_layers_per_block": [1, 2], "cross_attention_dim": 32, "use_linear_projection": True,
-              "addition_embed_type": "text_time", "addition_time_embed_dim": 8,
-              "projection_class_embeddings_input_dim": 80, "norm_num_groups": 8}, _OF_ATTENTION + ["conv1", "conv2"], False),
-}
-MODELS["qwen3_vl_language"] = (MODELS["qwen3_vl"][0], _IN_LANGUAGE, True)
+RANK = 8
 
 
 def _folder(config):
@@ -92,6 +31,11 @@ def _folder(config):
     with open(f"{folder}/config.json", "w", encoding="utf-8") as file:
         json.dump(config, file)
     return folder
+
+
+def _tokens(model):
+    """Tokens of a sequence: 16, and those of an image that always has as many."""
+    return 16 + (getattr(model.config, "mm_tokens_per_image", None) or 8)
 
 
 def _adapter(targets, options):
@@ -110,7 +54,7 @@ def _recorded(folder, recipe, targets, image, options):
     adapted = models.adapt(model, float32, **_adapter(targets, options))
     if options.get("checkpoint"):
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    inputs = models.inputs_of(model, TOKENS, 1, image, dtype)
+    inputs = models.inputs_of(model, _tokens(model), 1, image, dtype)
     with recording.record(_target(options["device"])) as problems:
         passes.run(adapted, [inputs], True, True, autocast)
     return sorted(problems)
@@ -157,7 +101,7 @@ def _real(folder, recipe, targets, image, options):
         model.gradient_checkpointing_enable({"use_reentrant": False})
     inputs = torch.utils._pytree.tree_map(
         lambda one: torch.zeros_like(one, device=device) if one.is_meta else one.to(device),
-        models.inputs_of(model, TOKENS, 1, image, dtype))
+        models.inputs_of(model, _tokens(model), 1, image, dtype))
     dorajit.patch_peft(adapted)
     with torch.autocast(device, autocast, enabled=autocast is not None):
         adapted.train()
@@ -172,11 +116,11 @@ def _real(folder, recipe, targets, image, options):
 
 
 def _answer(model, recipe, options):
-    config, targets, image = MODELS[model]
-    folder = _folder(config)
+    config = (model_configs.TRUE if options.get("true") else model_configs.TINY)[model]
+    small = model_configs.shallow(config) if options.get("true") else config
+    more = (recipe, model_configs.targets(model), model_configs.has_image(model), options)
     with dorajit.control.state.switches["joins_mlp"].override(options.get("mlp", True)):
-        return {"recorded": _recorded(folder, recipe, targets, image, options),
-                "run": _real(folder, recipe, targets, image, options)}
+        return {"recorded": _recorded(_folder(config), *more), "run": _real(_folder(small), *more)}
 
 
 def _answer_text(line):

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import model_configs
 import pytest
 import ranks as processes
 import torch
@@ -18,8 +19,6 @@ from dorajit import program, testing
 from dorajit.prewarm import models, passes
 
 HERE = pathlib.Path(__file__).parent
-NAMES = ("llama", "qwen3", "gemma3", "gemma3_vision", "mistral3", "mixtral", "qwen3_5", "gpt2", "bert", "vit", "whisper",
-         "t5", "qwen3_vl", "qwen3_vl_language", "flux", "sdxl")
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +36,15 @@ def compared():
         server.stdin.close()
 
 
+@pytest.mark.parametrize("true", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["tiny", "true"])
 @pytest.mark.parametrize("recipe", models.RECIPES)
-@pytest.mark.parametrize("model", NAMES)
-def test_recording_is_what_a_run_asks_for(compared, model, recipe, device):
+@pytest.mark.parametrize("model", model_configs.TINY)
+def test_recording_is_what_a_run_asks_for(compared, model, recipe, true, device):
     if recipe == "nf4":
         pytest.importorskip("bitsandbytes", exc_type=ImportError)
     if model in ("flux", "sdxl"):
         pytest.importorskip("diffusers")
-    recorded, run = compared(model, recipe, device)
+    recorded, run = compared(model, recipe, device, true=true)
     assert run and recorded == run
 
 
