@@ -44,7 +44,7 @@ TuningStore::State& TuningStore::state() {
   State* current = state_.load();
   if (current->process == ::getpid()) return *current;
   // The parent's state is not destroyed: destroying locks that may be held is undefined.
-  auto child = current->copy_for_child();
+  auto child = std::make_unique<State>(cache_dir_, options_);
   if (state_.compare_exchange_strong(current, child.get())) return *child.release();
   return *current;
 }

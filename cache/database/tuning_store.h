@@ -58,10 +58,10 @@ enum class LockWait {
   kLong,   // a miss costs a tuning: as long as a record waits
 };
 
-// Thread-safe, shared by any number of processes, usable in a forked child. No call fails: results
-// that cannot be stored on disk are kept in memory until the process ends, logged once, and written
-// by a later record() if the disk allows it again. A lookup that reads the database takes about 300
-// us; callers should keep the result.
+// Thread-safe, shared by any number of processes, usable in a forked child, which does not get what
+// its parent has only in memory. No call fails: results that cannot be stored on disk are kept in
+// memory until the process ends, logged once, and written by a later record() if the disk allows it
+// again. A lookup that reads the database takes about 300 us; callers should keep the result.
 class TuningStore {
  public:
   // With an empty `cache_dir`, results are kept only in memory.

@@ -37,22 +37,10 @@ TuningStore::State::State(const std::string& cache_dir, const TuningStoreOptions
                    ? nullptr
                    : std::make_unique<Database>(cache_dir, options.busy_wait, options.trust)),
       overlays(options.overlays, options.overlay_trust),
-      cache_dir_(cache_dir),
       options_(options) {
   if (database) return;
   reason = options.without_folder;
   unread = Unavailable{.reason = reason};
-}
-
-std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
-  auto child = std::make_unique<State>(cache_dir_, options_);
-  if (const std::unique_lock lock(mutex, std::try_to_lock); lock) {
-    child->unsaved = unsaved;
-    child->in_use = in_use;
-    child->reason = reason;
-    child->unread = unread;
-  }
-  return child;
 }
 
 milliseconds TuningStore::State::wait_of(LockWait lock_wait) const {

@@ -38,10 +38,6 @@ class TuningStore::State {
  public:
   State(const std::string& cache_dir, const TuningStoreOptions& options);
 
-  // For a forked child: a copy of the parent's results, unless one of its threads was changing
-  // them.
-  std::unique_ptr<State> copy_for_child();
-
   // Opens the database once, so that it is created and its condition is known.
   void connect();
 
@@ -100,7 +96,6 @@ class TuningStore::State {
   void note_unavailable(Access access, LockWait lock_wait, const Unavailable& why);
   void note_available(Access access, bool read_only);
 
-  const std::string cache_dir_;
   const TuningStoreOptions options_;
 };
 

@@ -54,7 +54,7 @@ TEST(CliDaemon, StartHandsOnOptions) {
 
 TEST(CliDaemon, StopReturnsWhenItHasEnded) {
   const CliSandbox sandbox;
-  for (const std::string stop : {"daemon stop", "daemon stop --now"}) {
+  for (const char* stop : {"daemon stop", "daemon stop --now"}) {
     // The next one can start at once, as nothing of the earlier one is left.
     const auto started = sandbox.json("daemon start");
     EXPECT_EQ(started["started"], true);

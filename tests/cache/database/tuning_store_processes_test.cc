@@ -215,15 +215,16 @@ TEST(TuningStoreProcesses, ChildOfAForkDuringAnOperationUsesMemoryOnly) {
   EXPECT_TRUE(store->persistent());
 }
 
-TEST(TuningStoreProcesses, ForkedChildInheritsResultsInMemory) {
+TEST(TuningStoreProcesses, ForkedChildHasAMemoryOfItsOwn) {
   const auto store = TuningStore::open("");
   store->record({}, sample_winner(1));
   EXPECT_EQ(run_in_child([&] {
-              CHILD_CHECK(store->find_winner(kDevice, sample_problem(1)));
               store->record({}, sample_winner(2));
+              CHILD_CHECK(store->find_winner(kDevice, sample_problem(2)));
               return 0;
             }),
             0);
+  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1)));
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(2)));
 }
 
