@@ -152,8 +152,18 @@ TEST_F(WinnerGateTest, WinnerWithWrongBitsIsQuarantined) {
 
 TEST_F(WinnerGateTest, DatabaseIsNotReadAgainWhenAWinnerIsRejected) {
   device_.plant(config_, Misbehaviour::kWrongBits);
+  const cache::Winner tuned = winner_of(problem_, space_[2]);
+  const cache::Trial trial{.problem = tuned.problem,
+                           .device = tuned.device,
+                           .environment = tuned.environment,
+                           .config = tuned.config,
+                           .default_config = tuned.default_config,
+                           .median_ns = tuned.median_ns,
+                           .samples = 24,
+                           .created_unix_s = tuned.created_unix_s,
+                           .host = "host"};
   // By another process, while the shipped winner is verified.
-  artifacts_.before_find = [&] { store_->record({}, winner_of(problem_, space_[2])); };
+  artifacts_.before_find = [&] { store_->record({&trial, 1}, tuned); };
   EXPECT_NE(find().origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(find().origin, ConfigOrigin::kUserDatabase) << "by the next lookup";
 }
