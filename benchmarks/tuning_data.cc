@@ -173,7 +173,7 @@ nlohmann::json merges(const std::string& folder) {
     read += seconds_since(start);
     if (!file || !file->is_complete()) std::abort();
     start = Clock::now();
-    added += store->merge(file->trials).added;
+    added += store->import_trials(file->trials)->added;
     merged += seconds_since(start);
   }
   return {{"databases", kDatabases}, {"trials_added", added}, {"winners", store->winners().size()},

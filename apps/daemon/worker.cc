@@ -81,8 +81,6 @@ Status run_worker(const Settings& settings, double seconds) {
     const auto* wanted = std::get_if<TuneRequest>(&request);
     if (wanted == nullptr) continue;
     set_alarm(seconds);
-    // Since an earlier job its winner may have been deleted, or what made it fail may have passed.
-    parts.store->drop_saved();
     Answer answer = tune(*parts.engine, *wanted);
     set_alarm(0);
     // A store that has failed to write once keeps to memory, so another process takes the next job.

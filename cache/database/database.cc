@@ -1,13 +1,24 @@
 #include "cache/database/database.h"
 
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <ctime>
 #include <format>
+#include <iterator>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "cache/database/replacement.h"
+#include "cache/database/tuning_rows.h"
 #include "cache/files/directories.h"
+#include "cache/records/tuning_records.h"
+#include "runtime/base/log.h"
 
 namespace dorajit::cache {
 namespace {
@@ -40,6 +51,162 @@ constexpr std::array kFiles = {"tuning.db", "tuning.db-wal", "tuning.db-shm", "t
 
 std::string file_in(const HeldFolder& folder) { return folder->held_path() + "/" + kFiles.front(); }
 std::string lock_in(const HeldFolder& folder) { return folder->held_path() + "/" + kFiles.back(); }
+
+constexpr std::array<const char*, 3> kCompanions = {"-shm", "-wal", "-journal"};
+
+struct Salvaged {
+  std::vector<Trial> trials;
+  std::vector<Winner> winners;
+};
+
+// About the rows of one b-tree page: a damaged page then costs only a few such ranges.
+constexpr std::int64_t kIdsPerRange = 16;
+
+// How many times as many ids as rows there may be, because `dorajit forget` deletes rows.
+constexpr std::int64_t kRoomForGaps = 4;
+
+// Smaller than the smallest row with its cell.
+constexpr std::int64_t kMinRowBytes = 64;
+
+// The file's size bounds the ids: few rows are ever deleted, and a row takes several times the
+// minimum size, which leaves room for gaps. The ids in the rows cannot be used: a forged id may be
+// any number.
+std::int64_t largest_possible_id(const std::string& path) {
+  return kRoomForGaps * bytes_of_database(path) / kMinRowBytes;
+}
+
+// Each range is a new search from the root, so damage in one range does not hide the others.
+SqliteStatus read_range_by_range(Connection& connection, const std::string& path,
+                                 std::vector<Trial>& trials) {
+  const std::int64_t last_id = largest_possible_id(path);
+  for (std::int64_t id = 1; id <= last_id; id += kIdsPerRange) {
+    std::vector<Trial> range;
+    if (read_trials_between(connection, id, id + kIdsPerRange - 1, range)) {
+      std::ranges::move(range, std::back_inserter(trials));
+      continue;
+    }
+    for (std::int64_t one = id; one < id + kIdsPerRange; ++one) {
+      const auto status = read_trials_between(connection, one, one, trials);
+      if (!status && is_failure_to_read(status.error())) return status;
+    }
+  }
+  return {};
+}
+
+// Adds every trial and winner that is readable and has a valid checksum. After damage that hides
+// all others, there are no more.
+SqliteStatus salvage(const std::string& path, Salvaged& rows) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
+  connection.forbid_checkpoint_on_close();
+  // A database of another program may have tables of the same names.
+  DORAJIT_ASSIGN(const auto application, connection.query_integer("PRAGMA application_id"));
+  if (application != kApplicationId) return {};
+  connection.limit_steps_by_size_of(path);
+  // A table with another definition may return rows without end.
+  DORAJIT_ASSIGN(const bool has_trials, is_table_of_schema(connection, "trials"));
+  if (has_trials) DORAJIT_TRY(read_range_by_range(connection, path, rows.trials));
+  DORAJIT_ASSIGN(const bool has_winners, is_table_of_schema(connection, "winners"));
+  if (has_winners) DORAJIT_TRY(read_winners(connection, rows.winners));
+  return {};
+}
+
+std::unexpected<Error> sqlite_failure(std::string_view action, const std::string& path,
+                                      const SqliteError& error, FilePlace place) {
+  const int error_number = error.code == SQLITE_FULL ? ENOSPC : EIO;
+  return fail(StatusCode::kIoError, std::format("cannot {} {}: {}; {}", action, shown_path(path),
+                                                error.message, remedy(error_number, place)));
+}
+
+SqliteStatus fill(const std::string& path, const Salvaged& rows) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
+  DORAJIT_TRY(build_schema(connection));
+  DORAJIT_TRY(insert_records(connection, rows.trials, rows.winners));
+  return begin_wal(connection);
+}
+
+// The database under its temporary name, closed, with no companion files.
+Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, FilePlace place,
+                                 mode_t mode) {
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, place, mode));
+  const SqliteStatus filled = fill(file.temporary_path(), rows);
+  for (const char* companion : kCompanions) {
+    ::unlink((file.temporary_path() + companion).c_str());
+  }
+  if (!filled) return sqlite_failure("make", path, filled.error(), place);
+  return file;
+}
+
+bool exists(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+bool is_empty(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0 && info.st_size == 0;
+}
+
+std::string aside_name(const std::string& path) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &utc);
+  const std::string name = std::format("{}.corrupt-{}", path, text.data());
+  std::string unique = name;
+  for (int i = 2; exists(unique); ++i) unique = std::format("{}-{}", name, i);
+  return unique;
+}
+
+// Creates a complete, empty database and publishes it as `path`. If another process publishes one
+// first, that is success, so no lock is needed. `mode` is the file's mode.
+Status publish_new_database(const std::string& path, FilePlace place, mode_t mode) {
+  remove_stale_temporaries(parent_directory(path));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, place, mode));
+  DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
+  (void)published;
+  return {};
+}
+
+// Renames the damaged file at `path` to `path`.corrupt-<UTC time>, together with its WAL, and
+// publishes a database of the salvaged rows in its place. If the old one cannot be read to its end
+// or no new one can be created, the old file stays. Call only under the exclusive lock: nobody may
+// have `path` open.
+Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,
+                                mode_t mode) {
+  remove_stale_temporaries(parent_directory(path));
+  Salvaged rows;
+  if (const auto read = salvage(path, rows); !read && is_failure_to_read(read.error())) {
+    return sqlite_failure("salvage", path, read.error(), place);
+  }
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, place, mode));
+
+  // Reading the damaged file has created an empty WAL and its index.
+  if (is_empty(path + "-wal")) {
+    ::unlink((path + "-wal").c_str());
+    ::unlink((path + "-shm").c_str());
+  }
+  const std::string aside = aside_name(path);
+  // The database is moved last. If the process is killed before that, the next process finds the
+  // damage again; if killed after it, the next process finds neither a file nor a WAL that it could
+  // take for its own.
+  for (const char* companion : kCompanions) {
+    if (::rename((path + companion).c_str(), (aside + companion).c_str()) != 0 && errno != ENOENT) {
+      return std::unexpected(file_error("set aside", path + companion, errno, place));
+    }
+  }
+  if (::rename(path.c_str(), aside.c_str()) != 0) {
+    return std::unexpected(file_error("set aside", path, errno, place));
+  }
+  DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
+  const std::string kept = shown_path(aside);
+  log_once(LogLevel::kWarning, kept,
+           std::format("{} was damaged ({}); it was renamed to {}; {} trials and {} winners were "
+                       "salvaged from it",
+                       shown_path(path), reason, kept, published ? rows.trials.size() : 0,
+                       published ? rows.winners.size() : 0));
+  return {};
+}
 
 }  // namespace
 
@@ -95,7 +262,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
                      .connection = *std::move(found.connection),
                      .read_only = read_only};
     }
-    if (found.state == FileState::kAbsent && !has_orphans(file)) {
+    if (found.state == FileState::kAbsent) {
       if (auto made = publish_new_database(file, trust_.place, folder->file_mode()); !made) {
         return std::unexpected(Unavailable{.reason = made.error().message, .absent = true});
       }
@@ -146,7 +313,6 @@ std::expected<void, Unavailable> Database::repair() {
 
   Inspection found =
       inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_, trust_.place);
-  if (found.state == FileState::kAbsent) remove_orphans(file);
   if (found.state == FileState::kDamaged) {
     if (auto made = replace_damaged_database(file, found.reason, trust_.place, folder->file_mode());
         !made) {

@@ -42,7 +42,8 @@ class Database {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Opens the database; creates or repairs it first if needed. If the folder is not writable, an
+  // Opens the database; creates or repairs it first if needed. Statements wait for other processes
+  // for as long as was left until the deadline. If the folder is not writable, an
   // existing database is opened read-only.
   std::expected<Session, Unavailable> open(Deadline deadline);
 

@@ -11,10 +11,8 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <random>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "cache/files/directories.h"
@@ -22,9 +20,6 @@
 
 namespace dorajit::cache {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 using FullPathname = decltype(sqlite3_vfs::xFullPathname);
 FullPathname default_full_pathname = nullptr;
@@ -153,21 +148,6 @@ std::string immutable_uri(const std::string& path) {
     uri += plain ? std::string(1, c) : std::format("%{:02X}", byte);
   }
   return uri + "?immutable=1";
-}
-
-// SQLite's own wait polls without jitter and fails at once if it detects a deadlock. It is
-// therefore short, and the loop below does the long wait.
-constexpr milliseconds kSqliteWait{50};
-constexpr milliseconds kFirstPause{1};
-constexpr milliseconds kMaxPause{200};
-
-SqliteStatus try_once(Connection& connection, const std::function<SqliteStatus()>& body) {
-  auto status = connection.execute("BEGIN IMMEDIATE");
-  if (status) status = body();
-  if (status) status = connection.execute("COMMIT");
-  // Some errors roll back automatically.
-  if (!status && connection.in_transaction()) (void)connection.execute("ROLLBACK");
-  return status;
 }
 
 }  // namespace
@@ -327,18 +307,14 @@ bool Connection::is_read_only() const { return sqlite3_db_readonly(handle_.get()
 
 bool Connection::in_transaction() const { return sqlite3_get_autocommit(handle_.get()) == 0; }
 
-SqliteStatus write_in_transaction(Connection& connection, steady_clock::time_point deadline,
+SqliteStatus write_in_transaction(Connection& connection,
                                   const std::function<SqliteStatus()>& body) {
-  connection.set_busy_timeout(kSqliteWait);
-  std::minstd_rand random(std::random_device{}());
-  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kMaxPause)) {
-    auto status = try_once(connection, body);
-    if (status || !is_busy(status.error())) return status;
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
-    if (left <= milliseconds(0)) return status;
-    std::uniform_int_distribution<milliseconds::rep> jitter(pause.count() / 2 + 1, pause.count());
-    std::this_thread::sleep_for(std::min(left, milliseconds(jitter(random))));
-  }
+  auto status = connection.execute("BEGIN IMMEDIATE");
+  if (status) status = body();
+  if (status) status = connection.execute("COMMIT");
+  // Some errors roll back automatically.
+  if (!status && connection.in_transaction()) (void)connection.execute("ROLLBACK");
+  return status;
 }
 
 }  // namespace dorajit::cache

@@ -110,6 +110,7 @@ class Connection {
   // file. For files whose pages may form cycles.
   void limit_steps_by_size_of(const std::string& path);
 
+  // How long statements wait for other connections before they fail as busy.
   void set_busy_timeout(std::chrono::milliseconds wait);
   // From now on, closing writes nothing to the database file.
   void forbid_checkpoint_on_close();
@@ -146,11 +147,8 @@ class Connection {
   std::unique_ptr<sqlite3, Close> handle_;
 };
 
-// Runs `body` between BEGIN IMMEDIATE and COMMIT. While other connections write, retries with
-// growing, jittered pauses until `deadline`, then returns the busy error. A failed transaction
-// leaves no changes. `body` may run more than once.
+// Runs `body` between BEGIN IMMEDIATE and COMMIT. A failed transaction leaves no changes.
 SqliteStatus write_in_transaction(Connection& connection,
-                                  std::chrono::steady_clock::time_point deadline,
                                   const std::function<SqliteStatus()>& body);
 
 }  // namespace dorajit::cache

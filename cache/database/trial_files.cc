@@ -12,6 +12,7 @@
 #include "cache/database/tuning_rows.h"
 #include "cache/files/shared_file.h"
 #include "cache/records/tuning_records.h"
+#include "cache/records/winner_choice.h"
 #include "runtime/base/files.h"
 #include "runtime/base/fork_guard.h"
 
@@ -71,6 +72,15 @@ Result<TrialFile> read_database(const std::string& path, const Progress& progres
   return file;
 }
 
+// A database of the records, made in memory.
+SqliteResult<std::string> database_bytes(std::span<const Trial> trials,
+                                         std::span<const Winner> winners) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(":memory:", Connection::Mode::kReadWrite));
+  DORAJIT_TRY(build_schema(connection));
+  DORAJIT_TRY(insert_records(connection, trials, winners));
+  return connection.serialize();
+}
+
 }  // namespace
 
 Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress) {
@@ -93,6 +103,17 @@ Result<TrialText> write_trial_file(const std::string& path, std::span<const Tria
   TrialText text = to_lines(trials, progress);
   DORAJIT_TRY(write_output_file(path, text.lines));
   return text;
+}
+
+Status write_shipped_database(const std::string& path, std::span<const Trial> trials) {
+  std::vector<Trial> unique;
+  for (const Trial* trial : each_once_in_order(trials)) unique.push_back(*trial);
+  const auto bytes = database_bytes(unique, choose_winners(unique));
+  if (!bytes) {
+    return fail(StatusCode::kIoError,
+                std::format("cannot make {}: {}", path, bytes.error().message));
+  }
+  return write_output_file(path, *bytes);
 }
 
 }  // namespace dorajit::cache

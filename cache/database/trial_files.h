@@ -37,4 +37,9 @@ Result<TrialFile> read_trial_file(const std::string& path, const Progress& progr
 Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials,
                                    const Progress& progress = {});
 
+// Atomically replaces the file at `path` with a read-only database, as installations ship them, of
+// the trials, without duplicates, and their winners. With one version of SQLite, the same trials
+// give the same bytes.
+Status write_shipped_database(const std::string& path, std::span<const Trial> trials);
+
 }  // namespace dorajit::cache

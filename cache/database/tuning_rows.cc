@@ -169,6 +169,15 @@ SqliteStatus put_winner(Connection& connection, const Winner& winner) {
   return {};
 }
 
+SqliteStatus insert_records(Connection& connection, std::span<const Trial> trials,
+                            std::span<const Winner> winners) {
+  return write_in_transaction(connection, [&]() -> SqliteStatus {
+    DORAJIT_TRY(insert_trials(connection, trials));
+    for (const Winner& winner : winners) DORAJIT_TRY(put_winner(connection, winner));
+    return {};
+  });
+}
+
 SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string_view device,
                                              std::string_view problem) {
   const auto delete_from = [&](std::string_view table) -> SqliteResult<std::int64_t> {

@@ -18,6 +18,9 @@ namespace dorajit::cache {
 // again.
 SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials,
                            const std::function<void(const Trial&, bool added)>& each = {});
+// Both, in one transaction.
+SqliteStatus insert_records(Connection& connection, std::span<const Trial> trials,
+                            std::span<const Winner> winners);
 // Replaces an earlier winner of the same device and problem.
 SqliteStatus put_winner(Connection& connection, const Winner& winner);
 // All that is known of a problem on a device; empty text stands for any.

@@ -44,7 +44,7 @@ TuningStore::State& TuningStore::state() {
   State* current = state_.load();
   if (current->process == ::getpid()) return *current;
   // The parent's state is not destroyed: destroying locks that may be held is undefined.
-  auto child = current->copy_for_child();
+  auto child = std::make_unique<State>(cache_dir_, options_);
   if (state_.compare_exchange_strong(current, child.get())) return *child.release();
   return *current;
 }
@@ -52,31 +52,26 @@ TuningStore::State& TuningStore::state() {
 TuningStore::History TuningStore::find_history(std::string_view device, std::string_view problem,
                                                LockWait lock_wait, const Environment* here) {
   State& own = state();
-  History history =
-      own.read(State::access_of(lock_wait), [&](Connection& connection) -> SqliteResult<History> {
-        History found;
-        DORAJIT_ASSIGN(found.winner, select_winner(connection, device, problem));
-        if (is_of_another(found.winner, here)) {
-          DORAJIT_ASSIGN(const auto trials,
-                         select_trials(connection, found.winner->device, problem));
-          if (auto ours = choose_winner_in(*here, trials)) found.winner = std::move(ours);
-        }
-        DORAJIT_ASSIGN(found.bad_trials, select_bad_trials(connection, device));
-        return found;
-      });
+  History history = own.read(lock_wait, [&](Connection& connection) -> SqliteResult<History> {
+    History found;
+    DORAJIT_ASSIGN(found.winner, select_winner(connection, device, problem));
+    if (is_of_another(found.winner, here)) {
+      DORAJIT_ASSIGN(const auto trials, select_trials(connection, found.winner->device, problem));
+      if (auto ours = choose_winner_in(*here, trials)) found.winner = std::move(ours);
+    }
+    DORAJIT_ASSIGN(found.bad_trials, select_bad_trials(connection, device));
+    return found;
+  });
   const std::scoped_lock lock(own.mutex);
-  if (auto unsaved = own.memory.find_unsaved_winner(device, problem)) {
-    history.winner = std::move(unsaved);
-  } else if (!history.winner) {
-    history.winner = own.memory.find_winner(device, problem);
-  }
+  const auto unsaved = own.unsaved.winners.find({std::string(device), std::string(problem)});
+  if (unsaved != own.unsaved.winners.end()) history.winner = unsaved->second;
   if (is_of_another(history.winner, here)) {
     std::vector<Trial> trials;
-    own.append_remembered(
+    own.append_unsaved(
         [&](const Trial& one) { return one.device == device && one.problem == problem; }, trials);
     if (auto ours = choose_winner_in(*here, trials)) history.winner = std::move(ours);
   }
-  own.append_remembered(
+  own.append_unsaved(
       [&](const Trial& trial) {
         return is_bad(trial.verdict) && is_same_model(trial.device, device);
       },
@@ -91,28 +86,22 @@ std::optional<Winner> TuningStore::find_overlay_winner(std::string_view device,
 
 void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
   State& own = state();
+  const std::scoped_lock writer(own.writing);
   {
     const std::scoped_lock lock(own.mutex);
-    own.memory.record(trials, winner);
+    own.unsaved.add(trials, winner);
   }
-  const std::scoped_lock writer(own.writing);
   own.write_unsaved();
 }
 
-void TuningStore::drop_saved() {
-  State& own = state();
-  const std::scoped_lock lock(own.mutex);
-  own.memory.drop_saved();
-}
-
-MergeCounts TuningStore::merge(std::span<const Trial> trials) {
+void TuningStore::merge(std::span<const Trial> trials) {
   State& own = state();
   const std::scoped_lock writer(own.writing);
-  const auto counts =
-      own.write([&](Connection& connection) { return merge_trials(connection, trials); });
-  if (counts) return *counts;
-  const std::scoped_lock lock(own.mutex);
-  return own.memory.merge(trials);
+  {
+    const std::scoped_lock lock(own.mutex);
+    own.unsaved.add(trials);
+  }
+  own.write_unsaved();
 }
 
 std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> trials,
@@ -126,11 +115,7 @@ std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> tri
 std::optional<std::int64_t> TuningStore::rebuild_winners() {
   State& own = state();
   const std::scoped_lock writer(own.writing);
-  const auto count = own.write(derive_winners);
-  if (!count) return std::nullopt;
-  const std::scoped_lock lock(own.mutex);
-  own.memory.drop_saved();
-  return count;
+  return own.write(derive_winners);
 }
 
 Result<ForgottenCounts> TuningStore::forget(std::string_view device, std::string_view problem) {
@@ -138,23 +123,19 @@ Result<ForgottenCounts> TuningStore::forget(std::string_view device, std::string
   const std::scoped_lock writer(own.writing);
   const auto counts = own.write(
       [&](Connection& connection) { return delete_records(connection, device, problem); });
-  const std::scoped_lock lock(own.mutex);
-  if (!counts) {
-    return fail(StatusCode::kIoError,
-                std::format("cannot write the tuning database: {}", own.reason));
-  }
-  own.memory.drop_saved();
-  return *counts;
+  if (counts) return *counts;
+  return fail(StatusCode::kIoError,
+              std::format("cannot write the tuning database: {}", reason_not_persistent()));
 }
 
 std::vector<Winner> TuningStore::winners() {
   State& own = state();
-  return own.with_remembered(own.read(State::Access::kLongRead, select_winners));
+  return own.with_unsaved(own.read(LockWait::kLong, select_winners));
 }
 
 std::vector<Winner> TuningStore::winners_of_variant(std::string_view variant) {
   State& own = state();
-  auto winners = own.with_remembered(own.read(State::Access::kRead, [&](Connection& connection) {
+  auto winners = own.with_unsaved(own.read(LockWait::kShort, [&](Connection& connection) {
     return select_winners_of_variant(connection, variant);
   }));
   const std::string prefix = std::string(variant) + "/";
@@ -167,11 +148,11 @@ std::vector<Winner> TuningStore::winners_of_variant(std::string_view variant) {
 
 std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view problem) {
   State& own = state();
-  auto trials = own.read(State::Access::kLongRead, [&](Connection& connection) {
+  auto trials = own.read(LockWait::kLong, [&](Connection& connection) {
     return select_trials(connection, device, problem);
   });
   const std::scoped_lock lock(own.mutex);
-  own.append_remembered(
+  own.append_unsaved(
       [&](const Trial& trial) { return trial.device == device && trial.problem == problem; },
       trials);
   return trials;
@@ -179,10 +160,10 @@ std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view
 
 std::vector<Trial> TuningStore::trials() {
   State& own = state();
-  auto trials = own.read(State::Access::kLongRead,
-                         [](Connection& connection) { return select_trials(connection); });
+  auto trials =
+      own.read(LockWait::kLong, [](Connection& connection) { return select_trials(connection); });
   const std::scoped_lock lock(own.mutex);
-  own.append_remembered([](const Trial&) { return true; }, trials);
+  own.append_unsaved([](const Trial&) { return true; }, trials);
   return trials;
 }
 

@@ -17,7 +17,6 @@
 #include "cache/files/trusted_directory.h"
 #include "cache/records/pins.h"
 #include "cache/records/tuning_records.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
@@ -25,8 +24,6 @@ namespace dorajit::cache {
 struct TuningStoreOptions {
   // How long one write may wait for other processes before the results stay in memory.
   std::chrono::milliseconds busy_wait{5000};
-  // For how long a database is left alone that was not released in time.
-  Clock now = std::chrono::steady_clock::now;
   // Read-only databases, such as those of an installation, in search order. A database that cannot
   // be used is skipped with a warning.
   std::vector<std::string> overlays{};
@@ -61,10 +58,10 @@ enum class LockWait {
   kLong,   // a miss costs a tuning: as long as a record waits
 };
 
-// Thread-safe, shared by any number of processes, usable in a forked child. No call fails: results
-// that cannot be stored on disk are kept in memory until the process ends, logged once, and written
-// by a later record() if the disk allows it again. A lookup that reads the database takes about 300
-// us; callers should keep the result.
+// Thread-safe, shared by any number of processes, usable in a forked child, which does not get what
+// its parent has only in memory. No call fails: results that cannot be stored on disk are kept in
+// memory until the process ends, logged once, and written by a later record() if the disk allows it
+// again. A lookup that reads the database takes about 300 us; callers should keep the result.
 class TuningStore {
  public:
   // With an empty `cache_dir`, results are kept only in memory.
@@ -80,7 +77,7 @@ class TuningStore {
   };
 
   // The winner of a problem and the bad trials on its device, from one read of the user's database
-  // and from what this process has recorded. Where the winner that was recorded last is of another
+  // and from what this process has not saved. Where the winner that was recorded last is of another
   // environment than `here`, the one of the trials in that environment, if they have one.
   History find_history(std::string_view device, std::string_view problem,
                        LockWait lock_wait = LockWait::kShort, const Environment* here = nullptr);
@@ -95,14 +92,10 @@ class TuningStore {
   // In one transaction. Replaces an earlier winner.
   void record(std::span<const Trial> trials, const Winner& winner);
 
-  // Drops this process's own copy of results that are in the database: later lookups no longer find
-  // what others have deleted there.
-  void drop_saved();
-
   // Adds trials from elsewhere and derives the winners of their problems again
   // (cache/records/winner_choice.h), in one transaction. A problem whose trials prove no winner has
-  // none afterwards.
-  MergeCounts merge(std::span<const Trial> trials);
+  // none afterwards. Trials that cannot be written have no winner before they are.
+  void merge(std::span<const Trial> trials);
 
   // The same, but only on disk: nothing if the database cannot be written.
   std::optional<MergeCounts> import_trials(std::span<const Trial> trials,

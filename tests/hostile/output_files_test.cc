@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cache/database/replacement.h"
+#include "cache/database/trial_files.h"
 #include "cache/files/shared_file.h"
 #include "runtime/base/file_descriptor.h"
 #include "tests/cache/records/sample_records.h"

@@ -34,11 +34,9 @@
 namespace dorajit::cli {
 namespace {
 
-using autotune::protocol::Request;
-
 constexpr std::chrono::seconds kWatchInterval{1};
 constexpr std::chrono::milliseconds kStartPoll{200};
-constexpr std::chrono::milliseconds kStopWait{30'000};
+constexpr std::chrono::milliseconds kLongestEnd{30'000};  // without its running jobs
 constexpr std::chrono::seconds kStartWait{5};
 constexpr std::chrono::milliseconds kNoLimit{-1};
 constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
@@ -51,13 +49,11 @@ std::string log_path(const Invocation& invocation) {
   return std::format("{}/{}", tuning_dir(invocation), autotune::protocol::kLogName);
 }
 
-Result<std::string> ask(const Invocation& invocation, const Request& request) {
-  return autotune::ask_daemon(autotune::protocol::socket_folder(invocation.settings.daemon_dir),
-                              autotune::protocol::own_hello(tuning_dir(invocation)), request);
-}
-
 Result<Json> ask_status(const Invocation& invocation) {
-  DORAJIT_ASSIGN(const std::string text, ask(invocation, autotune::protocol::StatusRequest{}));
+  DORAJIT_ASSIGN(
+      const std::string text,
+      autotune::ask_status(autotune::protocol::socket_folder(invocation.settings.daemon_dir),
+                           autotune::protocol::own_hello(tuning_dir(invocation))));
   auto status = parse_json(text);
   if (status && status->is_object()) return status;
   return fail(StatusCode::kIoError, "the daemon's answer is not a JSON document");
@@ -81,11 +77,6 @@ Result<ExitCode> watch(const Invocation& invocation) {
     if (output_is_lost()) return ExitCode::kFailed;
     std::this_thread::sleep_for(kWatchInterval);
   }
-}
-
-Result<ExitCode> print_metrics(const Invocation& invocation, NoOptions) {
-  DORAJIT_ASSIGN(const std::string text, ask(invocation, autotune::protocol::MetricsRequest{}));
-  return print_result(invocation.json, "daemon metrics", {{"prometheus", text}}, text);
 }
 
 std::unexpected<Error> system_failure(std::string_view what, int error) {
@@ -128,8 +119,8 @@ Result<FileDescriptor> open_daemon(pid_t process) {
       std::format("process {} is not dorajitd here; does the daemon run in a container?", process));
 }
 
-Status end_now(const FileDescriptor& daemon) {
-  const long result = ::syscall(SYS_pidfd_send_signal, daemon.get(), SIGTERM, nullptr, 0);
+Status signal_daemon(const FileDescriptor& daemon, int signal) {
+  const long result = ::syscall(SYS_pidfd_send_signal, daemon.get(), signal, nullptr, 0);
   if (result == 0 || errno == ESRCH) return {};  // it has ended already
   return system_failure("cannot signal the daemon", errno);
 }
@@ -169,26 +160,21 @@ Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> op
                   is_started ? "runs" : "was running already", pid_in(*status), log));
 }
 
-// A daemon that is asked to drain ends at once when it gets a signal besides.
-Result<ExitCode> end(const Invocation& invocation, bool stops, bool waits) {
+Result<ExitCode> stop(const Invocation& invocation, bool at_once) {
   DORAJIT_ASSIGN(const Json status, ask_status(invocation));
   const pid_t pid = pid_in(status);
-  FileDescriptor daemon;
-  if (waits) {
-    DORAJIT_ASSIGN(daemon, open_daemon(pid));
-  }
-  DORAJIT_TRY(ask(invocation, autotune::protocol::DrainRequest{}));
-  if (stops) DORAJIT_TRY(end_now(daemon));
-  if (waits && !has_ended(daemon, stops ? kStopWait : kNoLimit)) {
+  DORAJIT_ASSIGN(const FileDescriptor daemon, open_daemon(pid));
+  DORAJIT_TRY(signal_daemon(daemon, SIGTERM));
+  // Another signal, as a second SIGTERM may become one with the first.
+  if (at_once) DORAJIT_TRY(signal_daemon(daemon, SIGINT));
+  if (!has_ended(daemon, at_once ? kLongestEnd : kNoLimit)) {
     return fail(StatusCode::kIoError,
                 std::format("process {} has not ended within {} s; `kill -9 {}` ends it, which "
                             "loses no winner",
-                            pid, kStopWait.count() / 1000, pid));
+                            pid, kLongestEnd.count() / 1000, pid));
   }
-  return print_result(invocation.json, stops ? "daemon stop" : "daemon drain",
-                      {{"pid", pid}, {"ended", waits}},
-                      std::format("dorajitd, process {}, {}\n", pid,
-                                  waits ? "has ended" : "finishes running jobs and ends"));
+  return print_result(invocation.json, "daemon stop", {{"pid", pid}},
+                      std::format("dorajitd, process {}, has ended\n", pid));
 }
 
 }  // namespace
@@ -211,18 +197,10 @@ void declare_daemon(CLI::App& app, std::vector<Command>& commands) {
         return repeats ? watch(invocation) : print_status(invocation);
       });
   showing.add_flag("--watch", watches, "Show it again every second");
-  add_command<NoOptions>(*group, commands, "metrics",
-                         "Print its metrics in the format of Prometheus", "dorajit daemon metrics",
-                         print_metrics);
-  const auto [draining, waits] = add_command<bool>(
-      *group, commands, "drain", "Let it finish running jobs and end",
-      "dorajit daemon drain --wait", [](const Invocation& invocation, bool until_end) {
-        return end(invocation, false, until_end);
-      });
-  draining.add_flag("--wait", waits, "Return when it has ended");
-  add_command<NoOptions>(
-      *group, commands, "stop", "End it without waiting for running jobs", "dorajit daemon stop",
-      [](const Invocation& invocation, NoOptions) { return end(invocation, true, true); });
+  const auto [stopping, at_once] =
+      add_command<bool>(*group, commands, "stop", "End it when its running jobs are done",
+                        "dorajit daemon stop --now", stop);
+  stopping.add_flag("--now", at_once, "Do not wait for running jobs");
 }
 
 }  // namespace dorajit::cli

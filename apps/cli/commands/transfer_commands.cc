@@ -18,7 +18,7 @@
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/table.h"
 #include "autotune/engine_factory.h"
-#include "cache/database/replacement.h"
+#include "cache/database/trial_files.h"
 #include "cache/records/winner_choice.h"
 #include "runtime/base/hash.h"
 #include "runtime/launch/problem.h"

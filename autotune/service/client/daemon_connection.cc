@@ -20,6 +20,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kHelloTimeout{5};
+constexpr std::chrono::seconds kStatusTimeout{10};
 constexpr int kMaxReads = 64;  // of 4 KiB each, per call
 
 }  // namespace
@@ -137,9 +138,7 @@ bool DaemonConnection::serve(std::vector<protocol::Answer>& answers) {
   return was_sent && (has_greeted_ || steady_clock::now() < greeting_deadline_);
 }
 
-Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello& own,
-                               const protocol::Request& request,
-                               std::chrono::milliseconds timeout) {
+Result<std::string> ask_status(const std::string& folder, const protocol::Hello& own) {
   DORAJIT_TRY(protocol::check_socket_path(protocol::socket_path(folder)));
   Remarks remarks;
   const auto connection = DaemonConnection::open(folder, own, remarks);
@@ -149,8 +148,8 @@ Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello&
         StatusCode::kIoError,
         std::format("no daemon listens in {}; start one with `dorajit daemon start`", folder));
   }
-  connection->ask(request);
-  const auto deadline = steady_clock::now() + timeout;
+  connection->ask(protocol::StatusRequest{});
+  const auto deadline = steady_clock::now() + kStatusTimeout;
   std::vector<protocol::Answer> answers;
   bool is_of_use = true;
   while (is_of_use) {

@@ -68,10 +68,8 @@ class DaemonConnection {
   bool has_greeted_ = false;
 };
 
-// Asks once and waits. The text that answers a status, metrics or drain request. kIoError if no
+// The daemon's answer to a status request. kIoError if no
 // daemon listens in the folder, if it does not match `own`, or if it does not answer in time.
-Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello& own,
-                               const protocol::Request& request,
-                               std::chrono::milliseconds timeout = std::chrono::seconds(10));
+Result<std::string> ask_status(const std::string& folder, const protocol::Hello& own);
 
 }  // namespace dorajit::autotune

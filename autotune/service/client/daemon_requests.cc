@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <format>
 #include <set>
+#include <system_error>
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/fork_guard.h"
@@ -26,6 +28,44 @@ constexpr std::chrono::seconds kReportInterval{1};
 constexpr std::chrono::seconds kPauseAfterRefusal{60};
 
 }  // namespace
+
+OwnThread::~OwnThread() {
+  if (is_of_a_parent()) static_cast<void>(shared_.release());
+}
+
+bool OwnThread::start(std::function<void()> work) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const ScopeExit restored([&] { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
+  try {
+    shared_->thread = std::thread([shared = shared_.get(), work = std::move(work)] {
+      work();
+      const std::scoped_lock lock(shared->mutex);
+      shared->has_ended = true;
+      shared->ended.notify_all();
+    });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  process_ = ::getpid();
+  return true;
+}
+
+bool OwnThread::is_here() const { return process_ == ::getpid(); }
+
+bool OwnThread::is_of_a_parent() const { return process_ != 0 && !is_here(); }
+
+void OwnThread::await(std::chrono::steady_clock::time_point deadline) {
+  if (!is_here()) return;
+  std::unique_lock lock(shared_->mutex);
+  shared_->ended.wait_until(lock, deadline, [this] { return shared_->has_ended; });
+}
+
+void OwnThread::join() {
+  if (is_here() && shared_->thread.joinable()) shared_->thread.join();
+}
 
 // All objects of the process, for its exit.
 class LiveRequests {
@@ -58,7 +98,8 @@ class LiveRequests {
     const auto deadline = steady_clock::now() + DaemonRequests::kMaxFlushTime;
     const std::scoped_lock lock(live->mutex_);
     for (DaemonRequests* requests : live->all_) requests->end(deadline);
-    for (DaemonRequests* requests : live->all_) requests->await_threads(deadline);
+    // A thread that still runs during exit would use destroyed objects.
+    for (DaemonRequests* requests : live->all_) requests->thread_.await(deadline);
   }
 
   static constinit ForkSafe<LiveRequests, Work::kPreparing> of_process;
@@ -90,7 +131,6 @@ DaemonRequests::~DaemonRequests() {
 void DaemonRequests::close() {
   end(steady_clock::now() + kMaxFlushTime);
   thread_.join();
-  background_.close();
 }
 
 void DaemonRequests::end(Moment deadline) {
@@ -102,14 +142,7 @@ void DaemonRequests::end(Moment deadline) {
     end_deadline_ = deadline;
     is_ending_ = true;
   }
-  background_.end();
   wake();
-}
-
-// A thread that still runs during exit would use destroyed objects.
-void DaemonRequests::await_threads(Moment deadline) {
-  thread_.await(deadline);
-  background_.await(deadline);
 }
 
 void DaemonRequests::wake() const {
@@ -152,7 +185,7 @@ bool DaemonRequests::connect(Remarks& remarks) {
     fresh_ = DaemonConnection::open(folder_, own_, remarks);
     if (fresh_ == nullptr) return false;
   }
-  if (!start_threads()) return false;
+  if (!thread_.is_here() && !thread_.start([this] { run_thread(); })) return false;
   is_connected_ = true;
   return true;
 }
@@ -177,10 +210,6 @@ void DaemonRequests::pause_after(const DaemonConnection& lost, Remarks& remarks)
   }
   const bool fits = lost.has_greeted() || refusal.empty();
   try_after_ = steady_clock::now() + (fits ? kPauseBetweenAttempts : kPauseAfterRefusal);
-}
-
-bool DaemonRequests::start_threads() {
-  return background_.start() && (thread_.is_here() || thread_.start([this] { run_thread(); }));
 }
 
 void DaemonRequests::run_thread() {
@@ -230,7 +259,7 @@ void DaemonRequests::exchange_requests() {
     if (is_fresh) connection_ = std::move(fresh_);
     questions.swap(outbox_);
   }
-  post_remarks(std::move(remarks));
+  say(remarks);
   if (is_fresh) {
     for (const auto& [key, question] : unanswered_) connection_->ask(question.request);
   }
@@ -282,37 +311,26 @@ void DaemonRequests::lose_connection() {
     is_connected_ = false;
   }
   connection_.reset();
-  post_remarks(std::move(remarks));
+  say(remarks);
 }
 
 // Calls the listener if the winner has arrived.
 void DaemonRequests::handle_answer(const protocol::Answer& answer) {
   if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
     if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
-    post_remarks({{.level = LogLevel::kInfo,
-                   .key = {},
-                   .text = std::format("the daemon does not tune {}: {}", failed->problem,
-                                       failed->reason)}});
-    return;
+    return log(LogLevel::kInfo,
+               std::format("the daemon does not tune {}: {}", failed->problem, failed->reason));
   }
   const auto* tuned = std::get_if<protocol::Tuned>(&answer);
   if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) return;
-  const std::scoped_lock lock(mutex_);
-  // Kept, so that it is not requested again.
-  post_notification(asked_.at({tuned->problem, tuned->device}));
-}
-
-void DaemonRequests::post_remarks(Remarks remarks) {
-  if (remarks.empty()) return;
-  background_.post([remarks = std::move(remarks)] { say(remarks); });
-}
-
-void DaemonRequests::post_notification(Question question) {
-  background_.post([this, question = std::move(question)] {
-    for (device::Device* device : question.devices) {
-      if (listener_ && !is_ending_) listener_(question.problem, *device);
-    }
-  });
+  Question question;
+  {
+    const std::scoped_lock lock(mutex_);
+    question = asked_.at({tuned->problem, tuned->device});  // kept, so that it is not asked again
+  }
+  for (device::Device* device : question.devices) {
+    if (listener_ && !is_ending_) listener_(question.problem, *device);
+  }
 }
 
 }  // namespace dorajit::autotune

@@ -5,15 +5,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "autotune/service/client/background_tasks.h"
 #include "autotune/service/client/daemon_connection.h"
 #include "autotune/service/protocol/messages.h"
 #include "kernel_templates/spaces.h"
@@ -24,11 +26,49 @@
 
 namespace dorajit::autotune {
 
-// Thread-safe. A background thread talks to the daemon, from the first request on; a second one
-// calls the listener and the log, which may take long. Requests that a daemon did not answer before
-// it ended are sent again to the next one. When the object or the process ends, the thread sends
-// the remaining messages once, as its last action, within kMaxFlushTime; this also works if the
-// process never destroys the object, but not if a signal or _exit() ends it.
+// A thread whose owner can safely be destroyed in a forked child. start(), await() and join() must
+// be called by one thread at a time, the other functions by any.
+class OwnThread {
+ public:
+  OwnThread() = default;
+  OwnThread(const OwnThread&) = delete;
+  OwnThread& operator=(const OwnThread&) = delete;
+  // In the process that started the thread, call join() first.
+  ~OwnThread();
+
+  // Call once. The thread receives no signals, because they are for the application's threads.
+  // False if the system cannot create a thread.
+  bool start(std::function<void()> work);
+
+  // Whether this process has started the thread.
+  [[nodiscard]] bool is_here() const;
+  // Whether a parent of this process has started it, so that it does not exist here.
+  [[nodiscard]] bool is_of_a_parent() const;
+
+  // Waits until the thread has ended or the deadline has passed.
+  void await(std::chrono::steady_clock::time_point deadline);
+  // Does nothing if this process has not started the thread.
+  void join();
+
+ private:
+  // A child must not destroy these: its thread cannot be joined or detached, and destroying a
+  // condition variable waits for its waiters.
+  struct Shared {
+    std::thread thread;
+    std::mutex mutex;
+    std::condition_variable ended;
+    bool has_ended = false;  // under mutex
+  };
+
+  std::atomic<pid_t> process_ = 0;  // the process that started it; 0: not started
+  std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
+};
+
+// Thread-safe. From the first request on, a background thread talks to the daemon and calls the
+// listener and the log, which may take long: requests are sent after that. Requests that a daemon
+// did not answer before it ended are sent again to the next one. When the object or the process
+// ends, the thread sends the remaining messages once, as its last action, within kMaxFlushTime;
+// this also works if the process never destroys the object, but not if a signal or _exit() ends it.
 class DaemonRequests {
  public:
   // `folder` is the folder of the socket. Sends the hello at once, so that the daemon may have
@@ -40,7 +80,7 @@ class DaemonRequests {
 
   static constexpr std::chrono::milliseconds kMaxFlushTime{20};
 
-  // Ends the threads: nothing is sent, and the listener is not called, any more. Not thread-safe.
+  // Ends the thread: nothing is sent, and the listener is not called, any more. Not thread-safe.
   void close();
 
   // Counts launches; the daemon tunes the most launched problems first.
@@ -71,11 +111,9 @@ class DaemonRequests {
   using Moment = std::chrono::steady_clock::time_point;
   friend class LiveRequests;
 
-  bool start_threads();
   void wake() const;
   // Makes the thread send the remaining messages and end; the first deadline counts. Never blocks.
   void end(Moment deadline);
-  void await_threads(Moment deadline);
   // Call these while holding mutex_.
   bool connect(Remarks& remarks);
   bool is_acceptable(Remarks& remarks);
@@ -90,8 +128,6 @@ class DaemonRequests {
   void report_launches();
   void lose_connection();
   void handle_answer(const protocol::Answer& answer);
-  void post_remarks(Remarks remarks);
-  void post_notification(Question question);
 
   const std::string folder_;
   const protocol::Hello own_;
@@ -114,7 +150,6 @@ class DaemonRequests {
   Moment next_report_{};
 
   OwnThread thread_;
-  BackgroundTasks background_;
 };
 
 }  // namespace dorajit::autotune

@@ -1,6 +1,7 @@
 #include "autotune/service/daemon/daemon.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include <algorithm>
@@ -9,10 +10,12 @@
 #include <format>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <ranges>
 #include <utility>
+#include <variant>
 
 #include "autotune/service/daemon/client_registry.h"
-#include "autotune/service/daemon/daemon_status.h"
 #include "autotune/service/daemon/job_queue.h"
 #include "autotune/service/daemon/uv_handles.h"
 #include "autotune/service/protocol/socket_path.h"
@@ -29,6 +32,40 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxWorkers = 16;
 constexpr std::size_t kMaxRecentResults = 20;
+constexpr std::size_t kMaxJobsListed = 100;
+
+using Json = nlohmann::ordered_json;
+
+// Counts since the daemon started.
+struct Counters {
+  std::int64_t requests = 0;
+  std::int64_t refused_requests = 0;
+  std::int64_t tuned = 0;
+  std::int64_t failed = 0;
+  std::int64_t workers_started = 0;
+  std::int64_t workers_lost = 0;  // that ended during a job
+  double tuning_seconds = 0;      // that workers spent on jobs
+};
+
+struct RecentResult {
+  WorkerSupervisor::Result result;
+  steady_clock::time_point finished;
+};
+
+Json to_json(const RecentResult& recent) {
+  const auto& [job, answer, seconds] = recent.result;
+  Json found = {{"problem", job.problem}, {"device", job.device}, {"seconds", seconds}};
+  const std::chrono::duration<double> age = steady_clock::now() - recent.finished;
+  found["age_seconds"] = age.count();
+  if (const auto* tuned = std::get_if<protocol::Tuned>(&answer)) {
+    found["config"] = tuned->config;
+    found["median_ns"] = tuned->median_ns;
+    found["default_median_ns"] = tuned->default_median_ns;
+  } else if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
+    found["failure"] = failed->reason;
+  }
+  return found;
+}
 
 class Daemon {
  public:
@@ -59,7 +96,8 @@ class Daemon {
   void drain();
   void end(DaemonEnd how);
   [[nodiscard]] bool is_busy() const;
-  [[nodiscard]] DaemonSnapshot snapshot() const;
+  // A JSON document.
+  [[nodiscard]] std::string status() const;
 
   const DaemonOptions& options_;
   const FileDescriptor& folder_;
@@ -67,8 +105,8 @@ class Daemon {
   DeviceLoad& load_;
   uv_loop_t loop_{};
   JobQueue queue_;
-  DaemonCounters counters_;
-  std::deque<RecentResult> recent_;
+  Counters counters_;
+  std::deque<RecentResult> recent_;               // the newest first
   std::map<std::string, double> tuning_seconds_;  // key: device
   std::map<WorkerKey, std::unique_ptr<WorkerSupervisor>> supervisors_;
   ClientRegistry clients_;
@@ -134,14 +172,7 @@ Status Daemon::open() {
 
 void Daemon::handle(ClientId id, const protocol::Request& request) {
   if (const auto* tune = std::get_if<protocol::TuneRequest>(&request)) return accept_job(id, *tune);
-  if (std::holds_alternative<protocol::StatusRequest>(request)) {
-    clients_.send(id, protocol::Text{status_json(snapshot())});
-  } else if (std::holds_alternative<protocol::MetricsRequest>(request)) {
-    clients_.send(id, protocol::Text{prometheus_text(snapshot())});
-  } else {
-    clients_.send(id, protocol::Text{"draining"});
-    drain();
-  }
+  clients_.send(id, protocol::Text{status()});
 }
 
 void Daemon::accept_job(ClientId id, const protocol::TuneRequest& request) {
@@ -222,20 +253,44 @@ void Daemon::tick() {
   }
 }
 
-DaemonSnapshot Daemon::snapshot() const {
-  DaemonSnapshot snapshot{.counters = counters_,
-                          .clients = clients_.size(),
-                          .jobs = queue_.entries(),
-                          .workers = {},
-                          .recent = {recent_.begin(), recent_.end()},
-                          .tuning_seconds = tuning_seconds_,
-                          .is_draining = is_draining_};
+std::string Daemon::status() const {
+  const std::vector<JobQueue::Entry> jobs = queue_.entries();
+  const auto running = std::ranges::count(jobs, true, &JobQueue::Entry::is_running);
+  Json document = {{"pid", ::getpid()},
+                   {"draining", is_draining_},
+                   {"clients", clients_.size()},
+                   {"jobs_waiting", std::ssize(jobs) - running},
+                   {"jobs_running", running},
+                   {"requests", counters_.requests},
+                   {"requests_refused", counters_.refused_requests},
+                   {"tuned", counters_.tuned},
+                   {"failed", counters_.failed},
+                   {"workers_started", counters_.workers_started},
+                   {"workers_lost", counters_.workers_lost},
+                   {"tuning_seconds", counters_.tuning_seconds},
+                   {"devices", Json::array()},
+                   {"workers", Json::array()},
+                   {"recent", Json::array()},
+                   {"queue", Json::array()}};
+  for (const auto& [device, seconds] : tuning_seconds_) {
+    document["devices"].push_back({{"device", device}, {"tuning_seconds", seconds}});
+  }
   for (const auto& [key, supervisor] : supervisors_) {
     if (supervisor->worker_pid() == 0) continue;
-    snapshot.workers.push_back(
-        {.pid = supervisor->worker_pid(), .device = key.first, .job = supervisor->running_job()});
+    const auto& job = supervisor->running_job();
+    document["workers"].push_back({{"pid", supervisor->worker_pid()},
+                                   {"device", key.first},
+                                   {"problem", job ? Json(job->problem) : Json()}});
   }
-  return snapshot;
+  for (const RecentResult& recent : recent_) document["recent"].push_back(to_json(recent));
+  for (const JobQueue::Entry& entry : jobs | std::views::take(kMaxJobsListed)) {
+    document["queue"].push_back({{"problem", entry.job.problem},
+                                 {"device", entry.job.device},
+                                 {"benefit", entry.benefit},
+                                 {"waiters", entry.waiters},
+                                 {"running", entry.is_running}});
+  }
+  return document.dump();
 }
 
 bool Daemon::is_busy() const {

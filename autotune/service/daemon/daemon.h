@@ -27,13 +27,13 @@ struct DaemonOptions {
 };
 
 enum class DaemonEnd {
-  kDrained,         // asked to end; finished its running jobs
+  kDrained,         // a signal; finished its running jobs
   kIdle,            // no clients and jobs for options.idle_exit
   kAlreadyRunning,  // another daemon runs in that folder
 };
 
-// Serves until SIGTERM, SIGINT or a client asks it to end. A second signal ends it without waiting
-// for running jobs. An error if it cannot serve.
+// Serves until SIGTERM or SIGINT, and finishes its running jobs. A second signal ends it without
+// waiting for running jobs. An error if it cannot serve.
 Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load);
 
 }  // namespace dorajit::autotune

@@ -5,19 +5,95 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "runtime/base/dynamic_library.h"
 
 namespace dorajit::autotune {
 namespace {
 
 constexpr int kNvmlSuccess = 0;
 
-template <class Function>
-bool find(const DynamicLibrary& library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(library.symbol(name));
-  return function != nullptr;
-}
+// NVIDIA's management library, opened at run time: GPU utilization without a CUDA context.
+class Nvml {
+ public:
+  struct Utilization {
+    std::string name;      // of the model, as CUDA reports it
+    std::string uuid;      // as a value of CUDA_VISIBLE_DEVICES
+    unsigned percent = 0;  // share of the last sample period in which a kernel ran
+  };
+
+  // Null if there is no such library or it finds no driver.
+  static std::unique_ptr<Nvml> open(const std::string& library) {
+    auto opened = DynamicLibrary::open(library);
+    if (!opened) return nullptr;
+    std::unique_ptr<Nvml> nvml(new Nvml(*std::move(opened)));
+    return nvml->is_up_ ? std::move(nvml) : nullptr;
+  }
+  ~Nvml() {
+    if (is_up_) shutdown_();
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  // The utilization of all GPUs that report it.
+  std::vector<Utilization> utilizations() {
+    unsigned count = 0;
+    if (count_(&count) != kNvmlSuccess) return {};
+    std::vector<Utilization> found;
+    for (unsigned i = 0; i < count; ++i) {
+      if (auto one = utilization_of(i)) found.push_back(*std::move(one));
+    }
+    return found;
+  }
+
+ private:
+  // As declared in nvml.h; the library's ABI is stable.
+  using Device = void*;
+  struct Rates {
+    unsigned gpu = 0;
+    unsigned memory = 0;
+  };
+
+  explicit Nvml(DynamicLibrary library) : library_(std::move(library)) {
+    is_up_ = find("nvmlInit_v2", init_) && find("nvmlShutdown", shutdown_) &&
+             find("nvmlDeviceGetCount_v2", count_) &&
+             find("nvmlDeviceGetHandleByIndex_v2", device_at_) &&
+             find("nvmlDeviceGetName", name_) && find("nvmlDeviceGetUUID", uuid_) &&
+             find("nvmlDeviceGetUtilizationRates", utilization_) && init_() == kNvmlSuccess;
+  }
+
+  template <class Function>
+  bool find(const char* name, Function& function) {
+    function = reinterpret_cast<Function>(library_.symbol(name));
+    return function != nullptr;
+  }
+
+  std::optional<Utilization> utilization_of(unsigned index) const {
+    Device device = nullptr;
+    std::array<char, 96> name{};
+    std::array<char, 96> uuid{};
+    Rates rates;
+    const bool is_known = device_at_(index, &device) == kNvmlSuccess &&
+                          name_(device, name.data(), name.size() - 1) == kNvmlSuccess &&
+                          uuid_(device, uuid.data(), uuid.size() - 1) == kNvmlSuccess &&
+                          utilization_(device, &rates) == kNvmlSuccess;
+    if (!is_known) return std::nullopt;
+    return Utilization{.name = name.data(), .uuid = uuid.data(), .percent = rates.gpu};
+  }
+
+  DynamicLibrary library_;
+  bool is_up_ = false;
+  int (*init_)() = nullptr;
+  int (*shutdown_)() = nullptr;
+  int (*count_)(unsigned*) = nullptr;
+  int (*device_at_)(unsigned, Device*) = nullptr;
+  int (*name_)(Device, char*, unsigned) = nullptr;
+  int (*uuid_)(Device, char*, unsigned) = nullptr;
+  int (*utilization_)(Device, Rates*) = nullptr;
+};
 
 constexpr double kBusyShareOfProcessors = 0.5;
 constexpr unsigned kBusyPercentOfAGpu = 20;
@@ -67,53 +143,6 @@ class MachineLoad final : public DeviceLoad {
 };
 
 }  // namespace
-
-Nvml::Nvml(DynamicLibrary library) : library_(std::move(library)) {}
-
-Nvml::~Nvml() {
-  if (is_up_) shutdown_();
-}
-
-std::unique_ptr<Nvml> Nvml::open(const std::string& library) {
-  auto opened = DynamicLibrary::open(library);
-  if (!opened) return nullptr;
-  std::unique_ptr<Nvml> nvml(new Nvml(*std::move(opened)));
-  return nvml->start() ? std::move(nvml) : nullptr;
-}
-
-bool Nvml::start() {
-  const bool is_complete =
-      find(library_, "nvmlInit_v2", init_) && find(library_, "nvmlShutdown", shutdown_) &&
-      find(library_, "nvmlDeviceGetCount_v2", count_) &&
-      find(library_, "nvmlDeviceGetHandleByIndex_v2", device_at_) &&
-      find(library_, "nvmlDeviceGetName", name_) && find(library_, "nvmlDeviceGetUUID", uuid_) &&
-      find(library_, "nvmlDeviceGetUtilizationRates", utilization_);
-  is_up_ = is_complete && init_() == kNvmlSuccess;
-  return is_up_;
-}
-
-std::vector<Nvml::Utilization> Nvml::utilizations() {
-  unsigned count = 0;
-  if (count_(&count) != kNvmlSuccess) return {};
-  std::vector<Utilization> found;
-  for (unsigned i = 0; i < count; ++i) {
-    if (auto one = utilization_of(i)) found.push_back(*std::move(one));
-  }
-  return found;
-}
-
-std::optional<Nvml::Utilization> Nvml::utilization_of(unsigned index) const {
-  Device device = nullptr;
-  std::array<char, 96> name{};
-  std::array<char, 96> uuid{};
-  Rates rates;
-  const bool is_known = device_at_(index, &device) == kNvmlSuccess &&
-                        name_(device, name.data(), name.size() - 1) == kNvmlSuccess &&
-                        uuid_(device, uuid.data(), uuid.size() - 1) == kNvmlSuccess &&
-                        utilization_(device, &rates) == kNvmlSuccess;
-  if (!is_known) return std::nullopt;
-  return Utilization{.name = name.data(), .uuid = uuid.data(), .percent = rates.gpu};
-}
 
 std::unique_ptr<DeviceLoad> DeviceLoad::of_this_machine(const std::string& nvml_library) {
   return std::make_unique<MachineLoad>(nvml_library);

@@ -18,7 +18,11 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace dorajit::autotune {
 namespace {
 
+using std::chrono::steady_clock;
+
 constexpr std::size_t kMaxUnsentToWorker = std::size_t{64} << 10;
+constexpr std::chrono::seconds kPauseAfterFailedStart{5};
+constexpr std::chrono::milliseconds kPauseAfterLostWorker{200};
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> found;
@@ -130,18 +134,6 @@ void WorkerProcess::kill(std::string why) {
   if (why_killed_.empty()) why_killed_ = std::move(why);
   uv_process_kill(process_.get(), SIGKILL);
 }
-
-}  // namespace dorajit::autotune
-
-namespace dorajit::autotune {
-namespace {
-
-using std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kPauseAfterFailedStart{5};
-constexpr std::chrono::milliseconds kPauseAfterLostWorker{200};
-
-}  // namespace
 
 WorkerSupervisor::WorkerSupervisor(uv_loop_t* loop, WorkerKey key, const WorkerRules& rules,
                                    DeviceLoad& load, Events events)

@@ -93,9 +93,7 @@ std::string to_line(const Request& request) {
                              {"device", tune.device}, {"space", is_slim ? "slim" : "comprehensive"},
                              {"calls", tune.calls},   {"gain", tune.gain}};
                },
-               [](const StatusRequest&) { return Json{{"type", "status"}}; },
-               [](const MetricsRequest&) { return Json{{"type", "metrics"}}; },
-               [](const DrainRequest&) { return Json{{"type", "drain"}}; }},
+               [](const StatusRequest&) { return Json{{"type", "status"}}; }},
       request));
 }
 
@@ -136,8 +134,6 @@ Result<Request> parse_request(std::string_view line) {
                                                 .gain = fields.number("gain", 0, 1)});
   }
   if (type == "status") return StatusRequest{};
-  if (type == "metrics") return MetricsRequest{};
-  if (type == "drain") return DrainRequest{};
   return unknown_type(type);
 }
 

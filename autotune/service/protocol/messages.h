@@ -65,19 +65,12 @@ struct TuneRequest {
   friend bool operator==(const TuneRequest&, const TuneRequest&) = default;
 };
 
-// Requests one document, answered by Text.
+// Answered by Text.
 struct StatusRequest {
   friend bool operator==(const StatusRequest&, const StatusRequest&) = default;
 };
-struct MetricsRequest {
-  friend bool operator==(const MetricsRequest&, const MetricsRequest&) = default;
-};
-// Asks the daemon to finish its running jobs and to end. Answered by Text.
-struct DrainRequest {
-  friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
-};
 
-using Request = std::variant<Hello, TuneRequest, StatusRequest, MetricsRequest, DrainRequest>;
+using Request = std::variant<Hello, TuneRequest, StatusRequest>;
 
 // The winner is in the database.
 struct Tuned {
@@ -106,7 +99,7 @@ struct Refused {
   friend bool operator==(const Refused&, const Refused&) = default;
 };
 
-// A JSON document, or the Prometheus text format.
+// A JSON document.
 struct Text {
   std::string text;
 

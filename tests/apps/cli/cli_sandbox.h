@@ -87,7 +87,7 @@ class CliSandbox {
   // `dorajit` with standard error on a terminal: what appeared there.
   [[nodiscard]] CliResult run_on_terminal(const Words& arguments) const;
 
-  // Starts dorajitd in the background; back when it can be asked. Ended by `dorajit daemon drain`.
+  // Starts dorajitd in the background; back when it can be asked. Ended by `dorajit daemon stop`.
   [[nodiscard]] CliResult start_daemon(const Words& arguments = {}) const;
 
   // Starts a run without waiting; the caller waits for the process. Its output is dropped.

@@ -22,19 +22,14 @@ TEST(CliDaemon, StatusWithoutADaemonSaysHowToStartOne) {
   EXPECT_EQ(result.out, "");
 }
 
-TEST(CliDaemon, StatusMetricsAndDrain) {
+TEST(CliDaemon, StatusIsWatchedUntilTheDaemonEnds) {
   const CliSandbox sandbox;
   ASSERT_EQ(sandbox.start_daemon().exit_code, 0);
   const CliResult status = sandbox.succeed("daemon status");
   EXPECT_THAT(status.out, HasSubstr("1 client connected, 0 problems waiting, 0 running"));
   EXPECT_EQ(sandbox.json("daemon status")["clients"], 1);
-  const std::string metrics = sandbox.run("daemon metrics").out;
-  EXPECT_THAT(metrics,
-              HasSubstr("# TYPE dorajit_daemon_clients gauge\ndorajit_daemon_clients 1\n"));
-  EXPECT_THAT(metrics, HasSubstr("dorajit_daemon_tuned_total 0\n"));
-
   const pid_t watching = sandbox.start("daemon status --watch");
-  sandbox.succeed("daemon drain");
+  sandbox.succeed("daemon stop");
   EXPECT_EQ(wait_for(watching), 1) << "it watches a daemon that is gone";
   EXPECT_FALSE(std::filesystem::exists(sandbox.file("dorajitd.sock")));
 }
@@ -59,28 +54,21 @@ TEST(CliDaemon, StartHandsOnOptions) {
 
 TEST(CliDaemon, StopReturnsWhenItHasEnded) {
   const CliSandbox sandbox;
-  sandbox.succeed("daemon start");
-  const auto stopped = sandbox.json("daemon stop");
-  EXPECT_EQ(stopped["ended"], true);
-  EXPECT_FALSE(std::filesystem::exists(sandbox.file("dorajitd.sock")));
-  EXPECT_THAT(sandbox.run("daemon stop"), fails(1, "no daemon listens"));
-}
-
-TEST(CliDaemon, DrainWaitsForTheEnd) {
-  const CliSandbox sandbox;
-  sandbox.succeed("daemon start");
-  const auto drained = sandbox.json("daemon drain --wait");
-  EXPECT_EQ(drained["ended"], true);
-  // A new one can start at once, as nothing of the old one is left.
-  EXPECT_EQ(sandbox.json("daemon start")["started"], true);
-  EXPECT_EQ(sandbox.json("daemon drain")["ended"], false);
+  for (const char* stop : {"daemon stop", "daemon stop --now"}) {
+    // The next one can start at once, as nothing of the earlier one is left.
+    const auto started = sandbox.json("daemon start");
+    EXPECT_EQ(started["started"], true);
+    EXPECT_EQ(sandbox.json(stop)["pid"], started["pid"]);
+    EXPECT_FALSE(std::filesystem::exists(sandbox.file("dorajitd.sock")));
+    EXPECT_THAT(sandbox.run(stop), fails(1, "no daemon listens"));
+  }
 }
 
 TEST(CliDaemon, LogHasLinesWithTheirTimes) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_LOG", "info");
   sandbox.succeed("daemon start");
-  sandbox.succeed("daemon drain --wait");
+  sandbox.succeed("daemon stop");
   std::ifstream log(sandbox.cache_dir() + "/dorajitd.log");
   EXPECT_THAT(std::string(std::istreambuf_iterator<char>(log), {}),
               testing::ContainsRegex("^[-0-9]+T[:0-9]+Z dorajitd: info: "));
@@ -136,7 +124,7 @@ TEST(CliDaemon, InheritedDescriptorsAreClosed) {
   pollfd end{.fd = ends[0], .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&end, 1, 10'000), 1) << "a reader waits for the daemon's end";
   ::close(ends[0]);
-  sandbox.succeed("daemon drain");
+  sandbox.succeed("daemon stop");
 }
 
 TEST(CliDaemon, DaemonOfAnotherFolderIsRefused) {
@@ -144,7 +132,7 @@ TEST(CliDaemon, DaemonOfAnotherFolderIsRefused) {
   ASSERT_EQ(sandbox.start_daemon().exit_code, 0);
   EXPECT_THAT(sandbox.run({"--cache-dir", sandbox.file("other"), "daemon", "status"}),
               fails(1, "stores its winners in " + sandbox.cache_dir()));
-  sandbox.succeed("daemon drain");
+  sandbox.succeed("daemon stop");
 }
 
 }  // namespace

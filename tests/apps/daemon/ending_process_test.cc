@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <format>
@@ -51,33 +50,6 @@ TEST(EndingProcess, DISABLED_AsksAndEnds) {
     if (child == 0) ::exit(0);  // with the exit handlers of its parent
     EXPECT_EQ(cache::wait_for_child(child), 0);
   }
-}
-
-// The same, of one whose thread is at work when it ends.
-TEST(EndingProcess, DISABLED_AsksWithABusyListenerAndEnds) {
-  static FakeDevice device{2};
-  const bool is_kept = variable("TEST_END").starts_with("keeps");
-  static auto requests = std::make_unique<DaemonRequests>(
-      variable("TEST_DAEMON_DIR"), autotune::protocol::own_hello(variable("TEST_CACHE_DIR")));
-  static std::atomic<int> told = 0;
-  static std::atomic<bool> may_go_on = false;
-  requests->set_listener([](const launch::Problem&, device::Device&) {
-    ++told;
-    while (!may_go_on) std::this_thread::sleep_for(milliseconds(1));
-  });
-  ASSERT_TRUE(requests->ask(cpu_problem(64), device, kSlim, 1));
-  ASSERT_TRUE(becomes_true([] { return told == 1; }));
-  ASSERT_TRUE(requests->ask(cpu_problem(65), device, kSlim, 1));
-  if (is_kept) return static_cast<void>(requests.release());
-  std::thread closer([] { requests->close(); });
-  PlainClient client(variable("TEST_DAEMON_DIR"));
-  client.send(
-      autotune::protocol::Request(autotune::protocol::own_hello(variable("TEST_CACHE_DIR"))));
-  client.expect<autotune::protocol::Hello>();
-  EXPECT_TRUE(becomes_true([&] { return client.status()["tuned"] == 2; }));
-  may_go_on = true;
-  closer.join();
-  requests.reset();
 }
 
 // Asks and launches also after the last messages were sent, and then destroys its requests.
@@ -135,16 +107,6 @@ TEST(EndingProcess, RequestIsSentWhenTheEngineIsDestroyed) {
 
 TEST(EndingProcess, RequestIsSentWhenTheEngineIsNeverDestroyed) {
   expect_all_to_reach_the_daemon("keeps its engine");
-}
-
-TEST(EndingProcess, RequestIsSentWhileTheListenerIsBusy) {
-  for (const std::string end : {"keeps its requests", "closes its requests"}) {
-    SCOPED_TRACE(end);
-    const ScriptedDaemon daemon;
-    PlainClient client(daemon);
-    EXPECT_EQ(asks_and_ends(daemon, 64, end, "AsksWithABusyListenerAndEnds"), 0);
-    EXPECT_TRUE(becomes_true([&] { return client.status()["tuned"] == 2; }));
-  }
 }
 
 TEST(EndingProcess, LaunchCountsAreSent) {

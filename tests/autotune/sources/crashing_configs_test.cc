@@ -1,18 +1,12 @@
 // Configs that crash or hang their process.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "autotune/search/problem_tuner.h"
-#include "autotune/search/tuning_session.h"
-#include "autotune/sources/tuning_config_source.h"
 #include "cache/records/launch_journal.h"
+#include "tests/autotune/sources/source_fixture.h"
 #include "tests/fakes/child_process.h"
-#include "tests/fakes/fake_device.h"
-#include "tests/fakes/memory_artifact_store.h"
-#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -20,33 +14,20 @@ namespace {
 using cache::LaunchJournal;
 using tests::Misbehaviour;
 
-class CrashingConfigTest : public testing::Test {
+class CrashingConfigTest : public SourceTest {
  protected:
-  CrashingConfigTest() {
-    char name[] = "/tmp/dorajit-journal-XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~CrashingConfigTest() override { std::filesystem::remove_all(directory_); }
-
-  std::vector<kernels::Config> space() const {
-    return kernels::config_space(problem_.variant, device_.info().traits, 1,
-                                 kernels::SpaceKind::kSlim);
-  }
-  std::string scope() const {
-    return TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).scope;
-  }
+  [[nodiscard]] const std::string& folder() const { return directory_.path(); }
+  std::string scope() const { return session().scope; }
 
   std::expected<TuneResult, TuneFailure> tune(LaunchJournal* journal) {
-    const TuningSession session(problem_, device_.info(), kernels::SpaceKind::kSlim,
-                                device_.clock());
-    return tune_problem(session, device_, kernels_, {.seconds = 5, .journal = journal},
+    return tune_problem(session(), device_, kernels_, {.seconds = 5, .journal = journal},
                         statistics_);
   }
 
   // Tunes in a process that one of the configs ends.
   void tune_in_child() {
     cache::run_in_child([&] {
-      (void)tune(LaunchJournal::open(directory_).release());
+      (void)tune(LaunchJournal::open(folder()).release());
       return 0;
     });
   }
@@ -58,14 +39,6 @@ class CrashingConfigTest : public testing::Test {
     EXPECT_EQ(trial->verdict, cache::Verdict::kDidNotFinish);
     EXPECT_EQ(result.trials.size(), space().size());
   }
-
-  std::string directory_;
-  tests::FakeDevice device_{1};
-  Statistics statistics_;
-  tests::MemoryArtifactStore artifacts_;
-  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
 };
 
 TEST_F(CrashingConfigTest, WithoutACacheFolderTuningSucceeds) {
@@ -79,7 +52,7 @@ TEST_F(CrashingConfigTest, CrashingConfigIsSkippedByTheNextProcess) {
   device_.set_time_ns(space()[3], 0.1e6);
   device_.plant(space()[3], Misbehaviour::kCrashes);
   tune_in_child();
-  const auto journal = LaunchJournal::open(directory_);
+  const auto journal = LaunchJournal::open(folder());
   const auto result = tune(journal.get());
   ASSERT_TRUE(result) << result.error().message;
   expect_left_out(*result, space()[3]);
@@ -89,7 +62,7 @@ TEST_F(CrashingConfigTest, HangingConfigIsSkippedByTheNextProcess) {
   device_.set_time_ns(space()[2], 0.1e6);
   device_.plant(space()[2], Misbehaviour::kHangs);
   tune_in_child();
-  const auto journal = LaunchJournal::open(directory_);
+  const auto journal = LaunchJournal::open(folder());
   const auto result = tune(journal.get());
   ASSERT_TRUE(result) << result.error().message;
   expect_left_out(*result, space()[2]);
@@ -98,33 +71,24 @@ TEST_F(CrashingConfigTest, HangingConfigIsSkippedByTheNextProcess) {
 }
 
 TEST_F(CrashingConfigTest, NextProcessRecordsTheConfigAndRemovesItsJournalEntry) {
-  Settings settings;
-  settings.tuning_dir = directory_;
+  settings_.tuning_dir = folder();
   device_.plant(space()[2], Misbehaviour::kCrashes);
-  const auto find = [&](const launch::Problem& problem, std::shared_ptr<cache::TuningStore> store) {
-    return TuningConfigSource(settings, std::move(store), statistics_, nullptr, device_.clock())
-        .find(problem, device_, kernels_);
-  };
   cache::run_in_child([&] {
-    find(problem_, cache::TuningStore::open(""));
+    find();
     return 0;
   });
-  const std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open("");
-  EXPECT_EQ(find(problem_, store).origin, launch::ConfigOrigin::kTuned);
-  EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs(scope()).empty());
-  EXPECT_EQ(quarantined_configs(store->find_history("fake", {}).bad_trials,
-                                TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim)),
+  EXPECT_EQ(find().origin, launch::ConfigOrigin::kTuned);
+  EXPECT_TRUE(LaunchJournal::open(folder())->crashed_configs(scope()).empty());
+  EXPECT_EQ(quarantined_configs(store_->find_history("fake", {}).bad_trials, session()),
             std::vector{space()[2]});
-  const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  EXPECT_EQ(find(other, store).origin, launch::ConfigOrigin::kTuned) << "from the database only";
+  EXPECT_EQ(find(problem_of(400)).origin, launch::ConfigOrigin::kTuned) << "from the database only";
 }
 
 // A config that works on the operands of verification may hang on the operands of timing.
 TEST_F(CrashingConfigTest, FirstLaunchOnTimedOperandsIsEnteredInTheJournal) {
   device_.plant_after(space()[1], Misbehaviour::kCrashes, 3);
   tune_in_child();
-  EXPECT_EQ(LaunchJournal::open(directory_)->crashed_configs(scope()), std::vector{space()[1]});
+  EXPECT_EQ(LaunchJournal::open(folder())->crashed_configs(scope()), std::vector{space()[1]});
 }
 
 }  // namespace

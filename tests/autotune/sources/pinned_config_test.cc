@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "kernel_templates/sizes.h"
+#include "tests/autotune/sources/source_fixture.h"
 #include "tests/fakes/captured_log.h"
-#include "tests/fakes/fake_device.h"
-#include "tests/fakes/memory_artifact_store.h"
-#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -15,7 +13,7 @@ namespace {
 using launch::ConfigOrigin;
 using testing::HasSubstr;
 
-class LockedAnswer : public testing::Test {
+class LockedAnswer : public SourceTest {
  protected:
   launch::ConfigAnswer find(LockedMiss on_miss = LockedMiss::kReport) {
     const cache::Pins pins("", {}, cache::PinFile{.path = "/x/train.lock", .pins = entries_});
@@ -23,10 +21,7 @@ class LockedAnswer : public testing::Test {
   }
 
   // A config that compiles and is not the default.
-  kernels::Config other_config() {
-    return kernels::config_space(problem_.variant, device_.info().traits, 1,
-                                 kernels::SpaceKind::kSlim)[1];
-  }
+  kernels::Config other_config() { return space()[1]; }
 
   void freeze(const kernels::Config& config) {
     const auto entry = pin_of(problem_, config, device_, kernels_);
@@ -51,12 +46,6 @@ class LockedAnswer : public testing::Test {
     EXPECT_THAT(refused.refusal->message, HasSubstr(to_text(problem_)));
   }
 
-  Statistics statistics_;
-  tests::FakeDevice device_{2};
-  tests::MemoryArtifactStore artifacts_;
-  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
   kernels::Config default_ =
       kernels::default_config(problem_.variant, device_.info().traits, problem_.vector_width);
   std::vector<cache::Pin> entries_;

@@ -8,44 +8,17 @@
 #include <utility>
 
 #include "cache/records/winner_choice.h"
-#include "tests/fakes/fake_device.h"
-#include "tests/fakes/memory_artifact_store.h"
-#include "tests/fakes/temporary_directory.h"
-#include "tests/variants.h"
+#include "kernel_templates/templates/streaming_configs.h"
+#include "tests/autotune/sources/source_fixture.h"
 
 namespace dorajit::autotune {
 namespace {
 
 using launch::ConfigOrigin;
 
-class TuningConfigSourceTest : public testing::Test {
+class TuningConfigSourceTest : public SourceTest {
  protected:
   TuningConfigSourceTest() { settings_.tune_seconds = 0.5; }
-
-  TuningConfigSource make_source() {
-    return {settings_, store_, statistics_, nullptr, device_.clock()};
-  }
-
-  std::vector<kernels::Config> space() const {
-    return kernels::config_space(problem_.variant, device_.info().traits, 1,
-                                 kernels::SpaceKind::kSlim);
-  }
-
-  // Adds a shipped database with that winner.
-  void ship(const cache::Winner& winner) {
-    cache::TuningStore::open(directory_.file("shipped"))->record({}, winner);
-    store_ = cache::TuningStore::open("", {.overlays = {directory_.file("shipped/tuning.db")}});
-  }
-
-  cache::TemporaryDirectory directory_;
-  Settings settings_;
-  std::shared_ptr<cache::TuningStore> store_ = cache::TuningStore::open("");
-  Statistics statistics_;
-  tests::FakeDevice device_{2};
-  tests::MemoryArtifactStore artifacts_;
-  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
 };
 
 TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
@@ -55,7 +28,7 @@ TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
   EXPECT_EQ(first.origin, ConfigOrigin::kTuned);
   EXPECT_EQ(first.config, space()[1]);
   EXPECT_EQ(first.trials, static_cast<int>(space().size()));
-  const auto second = make_source().find(problem_, device_, kernels_);
+  const auto second = find();
   EXPECT_EQ(second.origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(second.config, space()[1]);
   EXPECT_EQ(second.median_ns, 0.5e6);
@@ -65,7 +38,7 @@ TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
 
 TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithTheDefaultAndMeasuresNothing) {
   settings_.tune_policy = TunePolicy::kOff;
-  const auto answer = make_source().find(problem_, device_, kernels_);
+  const auto answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kDefault);
   EXPECT_EQ(answer.config, space().front());
   EXPECT_EQ(statistics_.trials, 0);
@@ -73,15 +46,15 @@ TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithTheDefaultAndMeasuresNothing)
 
 TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithKnownWinners) {
   device_.set_time_ns(space()[1], 0.5e6);
-  make_source().find(problem_, device_, kernels_);
+  find();
   settings_.tune_policy = TunePolicy::kOff;
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+  EXPECT_EQ(find().config, space()[1]);
 }
 
 TEST_F(TuningConfigSourceTest, PinnedConfigAnswersBeforeWinnersAndIsNotTuned) {
   store_ = cache::TuningStore::open(directory_.file("pinned"));
   device_.set_time_ns(space()[1], 0.5e6);
-  make_source().find(problem_, device_, kernels_);
+  find();
   const cache::Pin pin{.device = device_.info().fingerprint,
                        .problem = to_text(problem_),
                        .config = space()[2],
@@ -89,39 +62,27 @@ TEST_F(TuningConfigSourceTest, PinnedConfigAnswersBeforeWinnersAndIsNotTuned) {
                        .artifact = {},
                        .code = {}};
   ASSERT_TRUE(store_->pins().add(pin));
-  const auto answer = make_source().find(problem_, device_, kernels_);
+  const auto answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kPinned);
   EXPECT_EQ(answer.config, space()[2]);
-  const auto looks = make_source().explain(problem_, device_.info());
+  const auto looks = explain();
   ASSERT_EQ(looks.size(), 1U);
   EXPECT_EQ(looks[0].pinned, space()[2]);
   EXPECT_EQ(statistics_.tuned_problems, 1);
   ASSERT_TRUE(store_->pins().remove(pin.device, pin.problem));
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
-}
-
-cache::Winner winner_of(const launch::Problem& problem, const kernels::Config& config,
-                        const cache::Environment& environment) {
-  return {.problem = to_text(problem),
-          .device = "fake",
-          .environment = environment,
-          .config = config,
-          .default_config = config,
-          .median_ns = 1,
-          .default_median_ns = 1,
-          .created_unix_s = 1};
+  EXPECT_EQ(find().origin, ConfigOrigin::kUserDatabase);
 }
 
 TEST_F(TuningConfigSourceTest, WinnerOfAnotherDriverIsUsedIfTuningIsOff) {
-  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
-  environment.driver = "an older one";
-  store_->record({}, winner_of(problem_, space()[2], environment));
+  auto older = winner_of(problem_, space()[2]);
+  older.environment.driver = "an older one";
+  store_->record({}, older);
   settings_.tune_policy = TunePolicy::kOff;
-  const auto answer = make_source().find(problem_, device_, kernels_);
+  const auto answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(answer.config, space()[2]);
   EXPECT_EQ(statistics_.tuned_problems, 0);
-  const auto looks = make_source().explain(problem_, device_.info());
+  const auto looks = explain();
   ASSERT_EQ(looks.size(), 2U);
   EXPECT_EQ(&best_of(looks), &looks[0]);
   EXPECT_TRUE(looks[0].is_stale);
@@ -129,14 +90,14 @@ TEST_F(TuningConfigSourceTest, WinnerOfAnotherDriverIsUsedIfTuningIsOff) {
 }
 
 TEST_F(TuningConfigSourceTest, WinnerOfAnotherDriverIsTunedAgainAndUsedIfThatFails) {
-  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
-  environment.driver = "an older one";
-  store_->record({}, winner_of(problem_, space()[2], environment));
+  auto older = winner_of(problem_, space()[2]);
+  older.environment.driver = "an older one";
+  store_->record({}, older);
   device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  EXPECT_EQ(find().config, space()[2]);
   device_.plant(space().front(), tests::Misbehaviour::kNone);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kTuned);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
+  EXPECT_EQ(find().origin, ConfigOrigin::kTuned);
+  EXPECT_EQ(find().origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(statistics_.tuned_problems, 1);
 }
 
@@ -153,7 +114,7 @@ TEST_F(TuningConfigSourceTest, EachEnvironmentOnACacheKeepsItsWinner) {
         if (!folder.empty()) store_ = cache::TuningStore::open(path);
         device_.set_driver(driver);
         device_.set_time_ns(fastest, 0.5e6);
-        const auto answer = make_source().find(problem_, device_, kernels_);
+        const auto answer = find();
         device_.set_time_ns(fastest, tests::FakeDevice::kOrdinaryTimeNs);
         EXPECT_EQ(answer.origin, is_tuned ? ConfigOrigin::kUserDatabase : ConfigOrigin::kTuned);
         EXPECT_EQ(answer.config, fastest) << driver;
@@ -165,20 +126,16 @@ TEST_F(TuningConfigSourceTest, EachEnvironmentOnACacheKeepsItsWinner) {
 
 TEST_F(TuningConfigSourceTest, WinnerOfOtherKernelsDoesNotHideAnOlderOneOfThese) {
   device_.set_time_ns(space()[1], 0.5e6);
-  make_source().find(problem_, device_, kernels_);
-  auto other =
-      winner_of(problem_, space()[2],
-                TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment);
+  find();
+  auto other = winner_of(problem_, space()[2]);
   other.environment.templates = "other kernels";
   store_->record({}, other);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+  EXPECT_EQ(find().config, space()[1]);
   EXPECT_EQ(statistics_.tuned_problems, 1);
 }
 
 TEST_F(TuningConfigSourceTest, ShippedWinnerIsFoundOnADeviceOfTheModelWithOtherMemory) {
-  auto shipped =
-      winner_of(problem_, space()[2],
-                TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment);
+  auto shipped = winner_of(problem_, space()[2]);
   shipped.device = "fake/40 GiB";
   ship(shipped);
   settings_.tune_policy = TunePolicy::kOff;
@@ -187,36 +144,33 @@ TEST_F(TuningConfigSourceTest, ShippedWinnerIsFoundOnADeviceOfTheModelWithOtherM
         std::pair("fake/45 GiB", ConfigOrigin::kShippedDatabase),
         std::pair("fake/80 GiB", ConfigOrigin::kNearestDevice)}) {
     device_.set_fingerprint(fingerprint);
-    const auto answer = make_source().find(problem_, device_, kernels_);
+    const auto answer = find();
     EXPECT_EQ(answer.origin, origin) << fingerprint;
     EXPECT_EQ(answer.config, space()[2]) << fingerprint;
   }
 }
 
 TEST_F(TuningConfigSourceTest, WinnerOfTheDeviceItselfIsPreferredToOneOfItsModel) {
-  const auto now = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   store_ = cache::TuningStore::open(directory_.file("models"));
   for (const int i : {0, 1, 2}) {
-    auto winner = winner_of(problem_, space()[static_cast<std::size_t>(i)], now);
+    auto winner = winner_of(problem_, space()[static_cast<std::size_t>(i)]);
     winner.device = std::format("fake/{} GiB", 39 + i);
     store_->record({}, winner);
   }
   store_ = cache::TuningStore::open(directory_.file("models"));
   for (const int i : {0, 1, 2}) {
     device_.set_fingerprint(std::format("fake/{} GiB", 39 + i));
-    EXPECT_EQ(make_source().find(problem_, device_, kernels_).config,
-              space()[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(find().config, space()[static_cast<std::size_t>(i)]);
   }
 }
 
 TEST_F(TuningConfigSourceTest, ConfigThatMisbehavedOnADeviceOfTheModelIsNotTried) {
   device_.set_fingerprint("fake/40 GiB");
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
-  make_source().find(problem_, device_, kernels_);
+  find();
   device_.set_fingerprint("fake/39 GiB");
-  const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  make_source().find(other, device_, kernels_);
+  const auto other = problem_of(400);
+  find(other);
   for (const auto& trial : store_->trials("fake/39 GiB", to_text(other))) {
     EXPECT_NE(trial.config, space()[1]);
   }
@@ -224,24 +178,21 @@ TEST_F(TuningConfigSourceTest, ConfigThatMisbehavedOnADeviceOfTheModelIsNotTried
 
 TEST_F(TuningConfigSourceTest, WithoutTuningAnswersWithTheNearestShapeThenTheNearestDevice) {
   settings_.tune_policy = TunePolicy::kOff;
-  const auto environment =
-      TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
-  auto elsewhere = winner_of(problem_, space()[1], environment);
+  auto elsewhere = winner_of(problem_, space()[1]);
   elsewhere.device = "fake/of a neighbour";
   store_->record({}, elsewhere);
-  auto answer = make_source().find(problem_, device_, kernels_);
+  auto answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kNearestDevice);
   EXPECT_EQ(answer.config, space()[1]);
   EXPECT_EQ(answer.median_ns, 0) << "the time of another device does not apply";
 
-  const auto larger =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
-  store_->record({}, winner_of(larger, space()[2], environment));
-  answer = make_source().find(problem_, device_, kernels_);
+  const auto larger = problem_of(600);
+  store_->record({}, winner_of(larger, space()[2]));
+  answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kNearestShape);
   EXPECT_EQ(answer.config, space()[2]);
 
-  const auto looks = make_source().explain(problem_, device_.info());
+  const auto looks = explain();
   ASSERT_EQ(looks.size(), 3U);
   EXPECT_FALSE(looks[0].answers);
   EXPECT_EQ(looks[0].remark, "it was never tuned");
@@ -250,7 +201,7 @@ TEST_F(TuningConfigSourceTest, WithoutTuningAnswersWithTheNearestShapeThenTheNea
 }
 
 TEST_F(TuningConfigSourceTest, ExplainGivesTheReasonWhyEachSourceHasNoAnswer) {
-  const auto looks = make_source().explain(problem_, device_.info());
+  const auto looks = explain();
   ASSERT_EQ(looks.size(), 5U);
   EXPECT_EQ(looks.back().origin, ConfigOrigin::kDefault);
   EXPECT_TRUE(looks.back().answers);
@@ -262,74 +213,66 @@ TEST_F(TuningConfigSourceTest, ExplainGivesTheReasonWhyEachSourceHasNoAnswer) {
 }
 
 TEST_F(TuningConfigSourceTest, WinnerOfOtherTemplatesIsNotUsed) {
-  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
-  environment.templates = "other kernels";
-  store_->record({}, winner_of(problem_, space()[2], environment));
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kTuned);
+  auto other = winner_of(problem_, space()[2]);
+  other.environment.templates = "other kernels";
+  store_->record({}, other);
+  EXPECT_EQ(find().origin, ConfigOrigin::kTuned);
 }
 
 TEST_F(TuningConfigSourceTest, ShippedWinnerIsUsedIfTheUserHasNone) {
-  const auto environment =
-      TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
-  ship(winner_of(problem_, space()[2], environment));
-  const auto answer = make_source().find(problem_, device_, kernels_);
+  ship(winner_of(problem_, space()[2]));
+  const auto answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kShippedDatabase);
   EXPECT_EQ(answer.config, space()[2]);
   EXPECT_EQ(statistics_.tuned_problems, 0);
 }
 
 TEST_F(TuningConfigSourceTest, ShippedWinnerIsPreferredToAStaleOneAndToOneOfOtherKernels) {
-  const auto now = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
-  ship(winner_of(problem_, space()[2], now));
-  auto older = now;
-  older.driver = "an older one";
-  store_->record({}, winner_of(problem_, space()[1], older));
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
-  older.templates = "other kernels";
-  store_->record({}, winner_of(problem_, space()[1], older));
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
-  store_->record({}, winner_of(problem_, space()[1], now));
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
+  ship(winner_of(problem_, space()[2]));
+  auto older = winner_of(problem_, space()[1]);
+  older.environment.driver = "an older one";
+  store_->record({}, older);
+  EXPECT_EQ(find().config, space()[2]);
+  older.environment.templates = "other kernels";
+  store_->record({}, older);
+  EXPECT_EQ(find().config, space()[2]);
+  store_->record({}, winner_of(problem_, space()[1]));
+  EXPECT_EQ(find().origin, ConfigOrigin::kUserDatabase);
 }
 
 TEST_F(TuningConfigSourceTest, ShippedWinnerThatMisbehavedOnThisDeviceIsNotUsed) {
-  const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  ship(winner_of(problem_, space()[2],
-                 TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment));
+  const auto other = problem_of(400);
+  ship(winner_of(problem_, space()[2]));
   device_.plant(space()[2], tests::Misbehaviour::kWrongBits);
-  make_source().find(other, device_, kernels_);
+  find(other);
   settings_.tune_policy = TunePolicy::kOff;
-  const auto looks = make_source().explain(problem_, device_.info());
+  const auto looks = explain();
   EXPECT_FALSE(looks[1].answers);
   EXPECT_EQ(looks[1].remark, "its config has misbehaved on this device");
-  EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  EXPECT_NE(find().config, space()[2]);
 }
 
 TEST_F(TuningConfigSourceTest, ShippedNeighbourIsUsedIfTuningIsOff) {
   settings_.tune_policy = TunePolicy::kOff;
-  const auto larger =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
-  ship(winner_of(larger, space()[2],
-                 TuningSession(larger, device_.info(), kernels::SpaceKind::kSlim).environment));
-  const auto answer = make_source().find(problem_, device_, kernels_);
+  const auto larger = problem_of(600);
+  ship(winner_of(larger, space()[2]));
+  const auto answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kNearestShape);
   EXPECT_EQ(answer.config, space()[2]);
 }
 
 TEST_F(TuningConfigSourceTest, BrokenDefaultIsReportedByTheCallNotByTuning) {
   device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
-  const auto answer = make_source().find(problem_, device_, kernels_);
+  const auto answer = find();
   EXPECT_EQ(answer.origin, ConfigOrigin::kDefault);
   EXPECT_EQ(answer.config, space().front());
 }
 
 TEST_F(TuningConfigSourceTest, BadConfigIsNotTriedAgainForAnotherShape) {
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
-  make_source().find(problem_, device_, kernels_);
-  const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  EXPECT_EQ(make_source().find(other, device_, kernels_).origin, ConfigOrigin::kTuned);
+  find();
+  const auto other = problem_of(400);
+  EXPECT_EQ(find(other).origin, ConfigOrigin::kTuned);
   for (const auto& trial : store_->trials("fake", to_text(other))) {
     EXPECT_NE(trial.config, space()[1]);
   }
@@ -337,7 +280,7 @@ TEST_F(TuningConfigSourceTest, BadConfigIsNotTriedAgainForAnotherShape) {
 
 TEST_F(TuningConfigSourceTest, OnlyTheConfigThatBreaksTheDeviceIsQuarantined) {
   device_.plant(space()[1], tests::Misbehaviour::kBreaksDevice);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kDefault);
+  EXPECT_EQ(find().origin, ConfigOrigin::kDefault);
   const auto bad = store_->find_history("fake", {}).bad_trials;
   ASSERT_EQ(bad.size(), 1U);
   EXPECT_EQ(bad[0].config, space()[1]);
@@ -346,18 +289,17 @@ TEST_F(TuningConfigSourceTest, OnlyTheConfigThatBreaksTheDeviceIsQuarantined) {
 
 TEST_F(TuningConfigSourceTest, WinnerFoundBadAtAnotherShapeIsNotUsedAnyMore) {
   device_.set_time_ns(space()[1], 0.5e6);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+  EXPECT_EQ(find().config, space()[1]);
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
-  const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  make_source().find(other, device_, kernels_);
-  EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[1]);
+  const auto other = problem_of(400);
+  find(other);
+  EXPECT_NE(find().config, space()[1]);
 }
 
 TEST_F(TuningConfigSourceTest, RecordedWinnerEqualsTheOneDerivedFromTrials) {
   device_.set_time_ns(space()[1], 0.5e6);
   device_.set_time_ns(space()[2], 0.49e6);
-  make_source().find(problem_, device_, kernels_);
+  find();
   const auto tuned = store_->find_winner("fake", to_text(problem_));
   ASSERT_TRUE(tuned);
   const auto derived = cache::choose_winner(store_->trials("fake", to_text(problem_)));
@@ -367,18 +309,17 @@ TEST_F(TuningConfigSourceTest, RecordedWinnerEqualsTheOneDerivedFromTrials) {
 
 TEST_F(TuningConfigSourceTest, TriesAtMostTheConfiguredNumberOfConfigs) {
   settings_.tune_candidates = 3;
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).trials, 3);
+  EXPECT_EQ(find().trials, 3);
 }
 
 TEST_F(TuningConfigSourceTest, PrintsTheReportOnlyIfTheSettingIsOn) {
   testing::internal::CaptureStderr();
-  make_source().find(problem_, device_, kernels_);
+  find();
   EXPECT_EQ(testing::internal::GetCapturedStderr().find("autotuning"), std::string::npos);
   settings_.print_autotuning = true;
-  const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
+  const auto other = problem_of(400);
   testing::internal::CaptureStderr();
-  make_source().find(other, device_, kernels_);
+  find(other);
   EXPECT_NE(testing::internal::GetCapturedStderr().find(
                 "dorajit autotuning for kernel compose, with key as " + to_text(other)),
             std::string::npos);
@@ -394,6 +335,19 @@ TEST_F(TuningConfigSourceTest, ConcurrentThreadsTuneAProblemOnce) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+TEST_F(TuningConfigSourceTest, ReportContainsKernelKeyTimeAndBestConfig) {
+  const TuneResult result{
+      .winner = kernels::as_config({.block_size = 512, .num_warps = 2}),
+      .default_config = kernels::as_config({.block_size = 1024, .num_warps = 1}),
+      .winner_ns = 1500,
+      .default_ns = 2000,
+      .trials = std::vector<TrialResult>(12)};
+  EXPECT_EQ(tuning_report(problem_, result, 0.534),
+            "dorajit autotuning for kernel compose, with key as " + to_text(problem_) +
+                ", finished after 0.53s, best config selected: b512-w2-r1-v1-u1-c0; 1.50 us, "
+                "default b1024-w1-r1-v1-u1-c0 2.00 us, 12 configs\n");
 }
 
 }  // namespace

@@ -3,19 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <format>
 #include <set>
 #include <utility>
 
-#include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config.h"
 #include "kernel_templates/templates/streaming_configs.h"
+#include "tests/autotune/sources/source_fixture.h"
 #include "tests/fakes/captured_log.h"
 #include "tests/fakes/child_process.h"
-#include "tests/fakes/fake_device.h"
-#include "tests/fakes/memory_artifact_store.h"
-#include "tests/fakes/temporary_directory.h"
-#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -24,43 +19,18 @@ using launch::ConfigOrigin;
 using testing::HasSubstr;
 using tests::Misbehaviour;
 
-class WinnerGateTest : public testing::Test {
+class WinnerGateTest : public SourceTest {
  protected:
   WinnerGateTest() {
     settings_.tune_seconds = 0.5;
     settings_.tune_policy = TunePolicy::kOff;
     settings_.tuning_dir = directory_.file("user");
-    ship(problem_, config_);
+    ship(winner_of(problem_, config_));
   }
 
-  launch::ConfigAnswer find() { return find(kernels_); }
+  using SourceTest::find;
   launch::ConfigAnswer find(launch::KernelCache& kernels) {
-    return make_source().find(problem_, device_, kernels);
-  }
-
-  std::vector<LookupResult> explain() { return make_source().explain(problem_, device_.info()); }
-
-  TuningConfigSource make_source() {
-    return {settings_, store_, statistics_, nullptr, device_.clock()};
-  }
-
-  // Adds a shipped database with that winner.
-  void ship(const launch::Problem& problem, const kernels::Config& config) {
-    const std::string folder = directory_.file("shipped" + std::to_string(shipped_++));
-    cache::TuningStore::open(folder)->record({}, winner(problem, config));
-    store_ = cache::TuningStore::open(settings_.tuning_dir, {.overlays = {folder + "/tuning.db"}});
-  }
-
-  cache::Winner winner(const launch::Problem& problem, const kernels::Config& config) {
-    return {.problem = to_text(problem),
-            .device = "fake",
-            .environment =
-                TuningSession(problem, device_.info(), kernels::SpaceKind::kSlim).environment,
-            .config = config,
-            .default_config = config,
-            .median_ns = 1,
-            .default_median_ns = 1,
-            .created_unix_s = 1};
+    return SourceTest::find(problem_, kernels);
   }
 
   // The number of reads from the device in one find() of a verified winner.
@@ -71,18 +41,7 @@ class WinnerGateTest : public testing::Test {
     return device_.downloads() - before;
   }
 
-  cache::TemporaryDirectory directory_;
-  Settings settings_;
-  int shipped_ = 0;
-  std::shared_ptr<cache::TuningStore> store_;
-  Statistics statistics_;
-  tests::FakeDevice device_{2};
-  tests::MemoryArtifactStore artifacts_;
-  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
-  const std::vector<kernels::Config> space_ =
-      kernels::config_space(problem_.variant, device_.info().traits, 1, kernels::SpaceKind::kSlim);
+  const std::vector<kernels::Config> space_ = space();
   const kernels::Config config_ = space_[1];
 };
 
@@ -93,10 +52,10 @@ TEST_F(WinnerGateTest, InvalidWinnerIsNotUsedAndIsLogged) {
   for (const bool is_shipped : {false, true}) {
     SCOPED_TRACE(is_shipped);
     if (is_shipped) {
-      ship(problem_, invalid);
+      ship(winner_of(problem_, invalid));
     } else {
-      ship(problem_, config_);
-      store_->record({}, winner(problem_, invalid));
+      ship(winner_of(problem_, config_));
+      store_->record({}, winner_of(problem_, invalid));
     }
     cache::CapturedLog log;
     const auto answer = find();
@@ -116,10 +75,10 @@ TEST_F(WinnerGateTest, WinnerWithTooWideVectorsIsNotUsed) {
   const auto wide =
       kernels::default_config(tests::float_compose(), device_.info().traits, aligned.vector_width);
   ASSERT_GT(wide[kernels::kVectorWidth], 1);
-  ship(problem_, wide);
+  ship(winner_of(problem_, wide));
   EXPECT_EQ(explain()[1].answers, false);
   EXPECT_THAT(explain()[1].remark, HasSubstr("do not fit the data"));
-  ship(aligned, wide);
+  ship(winner_of(aligned, wide));
   EXPECT_EQ(explain().back().origin, ConfigOrigin::kDefault)
       << "it is not used as a neighbour either";
 }
@@ -172,7 +131,7 @@ TEST_F(WinnerGateTest, WinnerTunedOnThisMachineIsNotVerifiedAgain) {
   EXPECT_EQ(downloads_of_find(), 0);
   EXPECT_EQ(find().config, config_);
   settings_.tune_policy = TunePolicy::kOff;
-  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
+  problem_ = problem_of(600);
   EXPECT_EQ(downloads_of_find(), 0) << "and not as a neighbour either";
   EXPECT_EQ(find().origin, ConfigOrigin::kNearestShape);
 }
@@ -193,15 +152,25 @@ TEST_F(WinnerGateTest, WinnerWithWrongBitsIsQuarantined) {
 
 TEST_F(WinnerGateTest, DatabaseIsNotReadAgainWhenAWinnerIsRejected) {
   device_.plant(config_, Misbehaviour::kWrongBits);
+  const cache::Winner tuned = winner_of(problem_, space_[2]);
+  const cache::Trial trial{.problem = tuned.problem,
+                           .device = tuned.device,
+                           .environment = tuned.environment,
+                           .config = tuned.config,
+                           .default_config = tuned.default_config,
+                           .median_ns = tuned.median_ns,
+                           .samples = 24,
+                           .created_unix_s = tuned.created_unix_s,
+                           .host = "host"};
   // By another process, while the shipped winner is verified.
-  artifacts_.before_find = [&] { store_->record({}, winner(problem_, space_[2])); };
+  artifacts_.before_find = [&] { store_->record({&trial, 1}, tuned); };
   EXPECT_NE(find().origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(find().origin, ConfigOrigin::kUserDatabase) << "by the next lookup";
 }
 
 TEST_F(WinnerGateTest, ShippedNeighbourIsVerifiedForTheProblem) {
   device_.plant(config_, Misbehaviour::kWritesAfterOutput);
-  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
+  problem_ = problem_of(600);
   EXPECT_EQ(find().origin, ConfigOrigin::kDefault);
   ASSERT_EQ(store_->find_history("fake", {}).bad_trials.size(), 1U);
   EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kOutOfBounds);
@@ -243,9 +212,7 @@ TEST_F(WinnerGateTest, AllWinnersShareOneTimeBudget) {
            problem_.variant, device_.info().traits, 1, kernels::SpaceKind::kComprehensive)) {
     if (!compiled.insert(to_text(kernels::compiled_part(config, kernels::DeviceKind::kCpu))).second)
       continue;
-    many->record({}, winner(launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu,
-                                                 {16, cols++}),
-                            config));
+    many->record({}, winner_of(problem_of(cols++), config));
   }
   ASSERT_GE(compiled.size(), 15U);
   store_ = cache::TuningStore::open(settings_.tuning_dir, {.overlays = {folder + "/tuning.db"}});
@@ -277,8 +244,7 @@ TEST_F(WinnerGateTest, VerifyingAndTuningShareOneTimeBudget) {
 
 TEST_F(WinnerGateTest, WinnerThatDoesNotCompileIsNotUsed) {
   device_.pose_as_gpu(9, 0);
-  ship(problem_, kernels::config_space(tests::float_compose(), device_.info().traits, 1,
-                                       kernels::SpaceKind::kSlim)[1]);
+  ship(winner_of(problem_, space()[1]));
   EXPECT_TRUE(explain()[1].answers);
   Settings without_nvrtc;
   without_nvrtc.nvrtc_path = "/nowhere";

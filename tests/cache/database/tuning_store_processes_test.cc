@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdio>
 #include <thread>
 
 #include "cache/database/tuning_store.h"
@@ -42,6 +43,26 @@ TEST(TuningStoreProcesses, ConcurrentColdStartsLoseNoResults) {
     EXPECT_EQ(store->trial_count(), kProcesses * kRecords * 3);
     EXPECT_EQ(count_names(directory.path(), "corrupt"), 0);
     EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);
+  }
+}
+
+TEST(TuningStoreProcesses, ManyColdStartsAllUseTheDatabase) {
+  constexpr int kProcesses = 64;
+  for (int round = 0; round < 3; ++round) {
+    const TemporaryDirectory directory;
+    run_at_once(kProcesses, [&](int process) {
+      CapturedLog log;
+      const auto store = TuningStore::open(directory.file("cache"), kPatient);
+      for (int i = 0; i < 4; ++i) {
+        (void)store->find_winner(kDevice, sample_problem(i));
+        (void)store->find_history(kDevice, {}).bad_trials;
+        if (process % 8 == 0) store->record(sample_trials(i, 3), sample_winner(i));
+        (void)store->find_winner(kDevice, sample_problem(i), LockWait::kLong);
+      }
+      for (const std::string& line : log.lines()) std::fprintf(stderr, "%s\n", line.c_str());
+      CHILD_CHECK(log.size() == 0);
+      return 0;
+    });
   }
 }
 
@@ -93,27 +114,40 @@ TEST(TuningStoreProcesses, KillingAWriterLosesNoCommittedWinner) {
   EXPECT_EQ(count_names(directory.path(), "corrupt"), 0);
 }
 
+// A process that holds the lock which `sql` takes, from the constructor until release().
+class LockingProcess {
+ public:
+  // The lock is held for `grace` after release().
+  LockingProcess(const std::string& path, const std::string& sql, milliseconds grace) {
+    child_ = start_child([&] {
+      release_.close_write();
+      RawDatabase raw(path);
+      CHILD_CHECK(raw.run(sql));
+      locked_.send('.');
+      char byte = 0;
+      (void)release_.receive(byte);
+      std::this_thread::sleep_for(grace);
+      return 0;
+    });
+    char byte = 0;
+    EXPECT_TRUE(locked_.receive(byte));
+  }
+  void release() { release_.close_write(); }
+  int wait() const { return wait_for_child(child_); }
+
+ private:
+  Pipe locked_;
+  Pipe release_;
+  pid_t child_ = -1;
+};
+
 TEST(TuningStoreProcesses, ResultsOfALockedDatabaseAreWrittenLater) {
   const TemporaryDirectory directory;
   CapturedLog log;
-  Moment now{};
-  const auto store = TuningStore::open(directory.path(),
-                                       {.busy_wait = milliseconds(20), .now = [&] { return now; }});
+  const auto store = TuningStore::open(directory.path(), {.busy_wait = milliseconds(20)});
   store->record(sample_trials(0, 1), sample_winner(0));
 
-  Pipe locked;
-  Pipe release;
-  const pid_t child = start_child([&] {
-    release.close_write();
-    RawDatabase raw(directory.file("tuning.db"));
-    CHILD_CHECK(raw.run("BEGIN IMMEDIATE"));
-    locked.send('.');
-    char byte = 0;
-    (void)release.receive(byte);
-    return 0;
-  });
-  char byte = 0;
-  ASSERT_TRUE(locked.receive(byte));
+  LockingProcess other(directory.file("tuning.db"), "BEGIN IMMEDIATE", milliseconds(0));
   store->record(sample_trials(1, 2), sample_winner(1));
   store->record(sample_trials(2, 2), sample_winner(2));
   EXPECT_FALSE(store->persistent());
@@ -123,9 +157,8 @@ TEST(TuningStoreProcesses, ResultsOfALockedDatabaseAreWrittenLater) {
   EXPECT_EQ(store->winners().size(), 3U);
   EXPECT_EQ(log.size(), 1);
 
-  release.close_write();
-  EXPECT_EQ(wait_for_child(child), 0);
-  now += 10 * milliseconds(20);  // it is left alone for ten waits
+  other.release();
+  EXPECT_EQ(other.wait(), 0);
   store->record(sample_trials(3, 2), sample_winner(3));
   EXPECT_TRUE(store->persistent());
   EXPECT_EQ(store->location(), directory.file("tuning.db"));
@@ -138,25 +171,14 @@ TEST(TuningStoreProcesses, LongLockWaitOutlastsALockThatAShortOneDoesNot) {
   CapturedLog log;
   TuningStore::open(directory.path())->record(sample_trials(1, 1), sample_winner(1));
   const auto store = TuningStore::open(directory.path());
-  Pipe locked;
-  Pipe release;
-  const pid_t child = start_child([&] {
-    release.close_write();
-    RawDatabase raw(directory.file("tuning.db"));
-    CHILD_CHECK(raw.run("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE"));
-    locked.send('.');
-    char byte = 0;
-    (void)release.receive(byte);
-    std::this_thread::sleep_for(milliseconds(750));  // three short waits
-    return 0;
-  });
-  char byte = 0;
-  ASSERT_TRUE(locked.receive(byte));
+  LockingProcess other(directory.file("tuning.db"),
+                       "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE",
+                       milliseconds(750));  // three short waits
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(1)));
-  release.close_write();
+  other.release();
   EXPECT_TRUE(TuningStore::open(directory.path())->persistent()) << "a write waits for the lock";
   EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1), LockWait::kLong));
-  EXPECT_EQ(wait_for_child(child), 0);
+  EXPECT_EQ(other.wait(), 0);
   EXPECT_EQ(log.size(), 0) << "results are not only in memory";
 }
 
@@ -183,7 +205,6 @@ TEST(TuningStoreProcesses, ChildOfAForkDuringAnOperationUsesMemoryOnly) {
   const ForkGuard another_threads_operation(Work::kSqlite);
   const int status = run_in_child([&] {
     const CapturedLog quiet;
-    CHILD_CHECK(store->find_winner(kDevice, sample_problem(1)));
     store->record({}, sample_winner(2));
     CHILD_CHECK(store->find_winner(kDevice, sample_problem(2)));
     CHILD_CHECK(!store->persistent());
@@ -194,15 +215,16 @@ TEST(TuningStoreProcesses, ChildOfAForkDuringAnOperationUsesMemoryOnly) {
   EXPECT_TRUE(store->persistent());
 }
 
-TEST(TuningStoreProcesses, ForkedChildInheritsResultsInMemory) {
+TEST(TuningStoreProcesses, ForkedChildHasAMemoryOfItsOwn) {
   const auto store = TuningStore::open("");
   store->record({}, sample_winner(1));
   EXPECT_EQ(run_in_child([&] {
-              CHILD_CHECK(store->find_winner(kDevice, sample_problem(1)));
               store->record({}, sample_winner(2));
+              CHILD_CHECK(store->find_winner(kDevice, sample_problem(2)));
               return 0;
             }),
             0);
+  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1)));
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(2)));
 }
 

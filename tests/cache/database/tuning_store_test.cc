@@ -6,6 +6,8 @@
 #include <limits>
 #include <thread>
 
+#include "cache/database/schema.h"
+#include "runtime/base/hash.h"
 #include "tests/cache/database/raw_database.h"
 #include "tests/cache/records/sample_records.h"
 #include "tests/fakes/captured_log.h"
@@ -156,7 +158,6 @@ TEST(TuningStore, RemovedFolderIsCreatedAgain) {
   const auto store = TuningStore::open(cache);
   store->record({}, sample_winner(1));
   std::filesystem::remove_all(cache);
-  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1)));  // from memory
   store->record({}, sample_winner(2));
   EXPECT_TRUE(TuningStore::open(cache)->find_winner(kDevice, sample_problem(2)));
 }
@@ -224,6 +225,82 @@ TEST(TuningStore, ThreadsShareOneStore) {
   EXPECT_EQ(store->winners().size(), 40U);
   EXPECT_EQ(store->trial_count(), 80);
   EXPECT_TRUE(store->persistent());
+}
+
+constexpr int kTrialsEach = 4;
+
+void fill(TuningStore& store) {
+  for (const int problem : {1, 2}) {
+    store.record(sample_trials(problem, kTrialsEach), sample_winner(problem));
+  }
+}
+
+TEST(TuningStoreForget, ProblemIsForgottenInTheStoreAndOnDisk) {
+  const TemporaryDirectory directory;
+  const auto store = TuningStore::open(directory.path());
+  fill(*store);
+  const auto counts = store->forget(kDevice, sample_problem(1));
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->trials, kTrialsEach);
+  EXPECT_EQ(counts->winners, 1);
+  const auto reopened = TuningStore::open(directory.path());
+  for (TuningStore* one : {store.get(), reopened.get()}) {
+    EXPECT_FALSE(one->find_winner(kDevice, sample_problem(1)));
+    EXPECT_TRUE(one->trials(kDevice, sample_problem(1)).empty());
+    EXPECT_TRUE(one->find_winner(kDevice, sample_problem(2)));
+    EXPECT_EQ(one->trials().size(), std::size_t{kTrialsEach});
+    EXPECT_EQ(one->winners().size(), 1U);
+  }
+  EXPECT_EQ(store->forget(kDevice, sample_problem(1))->trials, 0);
+  EXPECT_EQ(store->forget("another device", sample_problem(2))->trials, 0);
+}
+
+TEST(TuningStoreForget, EmptyTextForgetsEverything) {
+  const TemporaryDirectory directory;
+  const auto store = TuningStore::open(directory.path());
+  fill(*store);
+  EXPECT_EQ(store->forget("", "")->trials, 2 * kTrialsEach);
+  EXPECT_EQ(TuningStore::open(directory.path())->trial_count(), 0);
+  fill(*store);
+  EXPECT_EQ(TuningStore::open(directory.path())->trial_count(), 2 * kTrialsEach)
+      << "it is recorded again";
+}
+
+TEST(TuningStoreForget, WithoutADatabaseNothingIsForgotten) {
+  const auto store = TuningStore::open("");
+  fill(*store);
+  EXPECT_FALSE(store->forget(kDevice, sample_problem(1)));
+  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1)));
+}
+
+TEST(Schema, PublishedFileIsComplete) {
+  const TemporaryDirectory directory;
+  TuningStore::open(directory.path());
+  // The header alone contains this, so the first users have nothing to change.
+  EXPECT_EQ(count_names(directory.path(), "tuning.db-"), 0);
+  EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);
+  const std::string header = read_file(directory.file("tuning.db")).substr(0, 100);
+  EXPECT_EQ(header.substr(18, 2), std::string("\2\2"));  // WAL
+  EXPECT_EQ(header.substr(60, 4), std::string("\0\0\0\1", 4));
+  EXPECT_EQ(header.substr(68, 4), "DORJ");
+
+  RawDatabase raw(directory.file("tuning.db"));
+  EXPECT_EQ(raw.ask("PRAGMA journal_mode"), "wal");
+  EXPECT_EQ(raw.ask("SELECT count(*) FROM pragma_table_list WHERE name IN ('trials','winners')"
+                    " AND strict = 1"),
+            "2");
+}
+
+// Databases store the text of their tables, and a text that differs from this program's counts as
+// damage.
+TEST(Schema, TextIsThatOfVersion1) {
+  const TemporaryDirectory directory;
+  TuningStore::open(directory.path());
+  RawDatabase raw(directory.file("tuning.db"));
+  EXPECT_EQ(kSchemaVersion, 1);
+  EXPECT_EQ(hash_hex(raw.ask("SELECT group_concat(sql, ';') FROM sqlite_schema")),
+            "93a1f6ca59b3dfbd94df8b8513335828")
+      << "a change of the schema, including blanks, requires a new version";
 }
 
 }  // namespace

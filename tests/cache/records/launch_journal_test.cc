@@ -1,56 +1,46 @@
 #include "cache/records/launch_journal.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "tests/fakes/child_process.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace dorajit::cache {
 namespace {
 
 class LaunchJournalTest : public testing::Test {
  protected:
-  LaunchJournalTest() {
-    char name[] = "/tmp/dorajit-journal-XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~LaunchJournalTest() override { std::filesystem::remove_all(directory_); }
-
-  // Runs `work` in a child process.
-  template <class Work>
-  static pid_t fork_child(Work work) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      work();
-      ::_exit(0);
-    }
-    return child;
-  }
-
-  static void wait_for(pid_t child) { ::waitpid(child, nullptr, 0); }
-
-  std::string directory_;
+  const TemporaryDirectory folder_;
+  const std::string& directory_ = folder_.path();
 };
+
+// In a child process, which ends without destructors.
+template <class Work>
+void run_and_end(Work work) {
+  run_in_child([&] {
+    work();
+    return 0;
+  });
+}
 
 TEST_F(LaunchJournalTest, FinishedLaunchIsNotACrash) {
   const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
-  wait_for(fork_child([&] {
+  run_and_end([&] {
     auto* journal = LaunchJournal::open(directory_).release();  // leaked: no destructor runs
     journal->enter("scope", "problem", config).reset();
-  }));
+  });
   EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs("scope").empty());
 }
 
 TEST_F(LaunchJournalTest, EntryOfADeadProcessIsACrashUntilItIsForgotten) {
   const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
-  wait_for(fork_child([&] {
+  run_and_end([&] {
     (void)LaunchJournal::open(directory_).release()->enter("scope", "problem", config).release();
-  }));
+  });
   const auto journal = LaunchJournal::open(directory_);
   EXPECT_EQ(journal->crashed_configs("scope"), std::vector{config});
   EXPECT_TRUE(journal->crashed_configs("another scope").empty());
@@ -74,12 +64,12 @@ TEST_F(LaunchJournalTest, EntryOfARunningProcessIsNotACrash) {
 TEST_F(LaunchJournalTest, LaunchThatEndsLeavesOnlyItsOwnEntry) {
   const kernels::Config ended{{kernels::kColumnsOfProgram, 7}};
   const kernels::Config running{{kernels::kColumnsOfProgram, 8}};
-  wait_for(fork_child([&] {
+  run_and_end([&] {
     auto* journal = LaunchJournal::open(directory_).release();
     auto first = journal->enter("scope", "problem", ended);
     (void)journal->enter("scope", "problem", running).release();
     first.reset();
-  }));
+  });
   EXPECT_EQ(LaunchJournal::open(directory_)->crashed_configs("scope"), std::vector{running});
 }
 
@@ -93,9 +83,7 @@ TEST_F(LaunchJournalTest, FileOfAFinishedLaunchServesTheNextOne) {
 TEST_F(LaunchJournalTest, IncompleteEntryIsIgnoredAndRemoved) {
   std::filesystem::create_directories(directory_ + "/journal");
   const std::string path = directory_ + "/journal/1-1-1.entry";
-  FILE* file = std::fopen(path.c_str(), "w");
-  std::fputs("dorajit launch journal 1\nscope\npro", file);
-  std::fclose(file);
+  write_file(path, "dorajit launch journal 1\nscope\npro");
   EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs("scope").empty());
   EXPECT_FALSE(std::filesystem::exists(path));
 }

@@ -44,11 +44,12 @@ TEST(DeviceLoad, WithoutNvmlNoGpuIsBusy) {
   EXPECT_FALSE(load->is_busy(kH200, ""));
   EXPECT_EQ(load->idlest_gpu(kH200), "");
   {
-    const tests::ScopedEnvironment without{"FAKE_NVML"};
-    EXPECT_EQ(Nvml::open(DORAJIT_FAKE_NVML), nullptr) << "without a driver";
+    const tests::ScopedEnvironment without{"FAKE_NVML", "CUDA_VISIBLE_DEVICES"};
+    EXPECT_EQ(DeviceLoad::of_this_machine(DORAJIT_FAKE_NVML)->idlest_gpu(kH200), "")
+        << "without a driver";
   }
   const tests::GpusInUse gpus("93 93");
-  EXPECT_NE(Nvml::open(DORAJIT_FAKE_NVML), nullptr);
+  EXPECT_NE(DeviceLoad::of_this_machine(DORAJIT_FAKE_NVML)->idlest_gpu(kH200), "");
 }
 
 TEST(DeviceLoad, CpuIsBusyIfTheLoadAverageIsHigh) {

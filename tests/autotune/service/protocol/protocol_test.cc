@@ -22,7 +22,7 @@ TEST(Protocol, RequestsRoundTrip) {
                                           .space = kernels::SpaceKind::kComprehensive,
                                           .calls = 12.5,
                                           .gain = 0.25},
-                              StatusRequest{}, MetricsRequest{}, DrainRequest{}};
+                              StatusRequest{}};
   for (const Request& request : requests) {
     const auto parsed = parse_request(cut(to_line(request)));
     ASSERT_TRUE(parsed) << parsed.error().message;
