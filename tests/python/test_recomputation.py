@@ -28,11 +28,17 @@ def gradients(layer, x, step):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_gradients_of_a_checkpoint_are_those_without(device, reentrant):
+@pytest.mark.parametrize("layers", [1, 2])
+def test_gradients_of_a_checkpoint_are_those_without(device, layer_launches, layers, reentrant):
     layer, x = layer_and_input(device)
+    if layers == 2:
+        layer = nn.Sequential(layer, nn.Linear(40, 24, device=device), layer_and_input(device)[0])
     wanted = gradients(layer, x, lambda layer, x: layer(x))
     for _ in range(2):
+        layer_launches()
         found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=reentrant))
+        assert layer_launches() == {"norm": layers * (1 + reentrant), "compose_residual": 2 * layers,
+                                    "residual_backward": layers}
         assert all(map(torch.equal, found, wanted))
 
 

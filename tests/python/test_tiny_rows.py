@@ -88,6 +88,8 @@ def test_zero_row_learns(device, of):
             base.weight[ROW] = 0
         layer = model = dorajit.nn.DoRALinear(base, 4)
         magnitude = layer.lora_magnitude_vector
+        given = torch.randn(5, 20, device=device)
+        assert torch.equal(model(given), base(given))
     else:
         with dorajit.patch_peft(strict=True):
             model, layer, _ = made("linear", device)
