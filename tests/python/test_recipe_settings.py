@@ -77,12 +77,10 @@ def test_small_gradients_over_a_float16_compute_type_do_not_vanish(device):
     assert all(one.grad.any() for name, one in model.named_parameters() if "lora_" in name) and x.grad.any()
 
 
-@pytest.mark.parametrize("base", [hqq, torchao])
-@pytest.mark.parametrize("dtype, of_bias, x_dtype", [(BF16, F32, BF16), (BF16, BF16, F32)])
-def test_bias_and_input_of_other_types_than_the_quantized_weight(device, base, dtype, of_bias, x_dtype):
-    if base is hqq and x_dtype is not dtype:
-        pytest.skip("HQQ multiplies only tensors of one type")
-    model = adapted(base, device, dtype, True)
+# HQQ multiplies only tensors of one type.
+@pytest.mark.parametrize("base, of_bias, x_dtype", [(hqq, F32, BF16), (torchao, F32, BF16), (torchao, BF16, F32)])
+def test_bias_and_input_of_other_types_than_the_quantized_weight(device, base, of_bias, x_dtype):
+    model = adapted(base, device, BF16, True)
     layer = model.base_model.model[0].base_layer
     bias = nn.Parameter(layer.bias.detach().to(of_bias), requires_grad=False)
     if "bias" in layer._parameters:
