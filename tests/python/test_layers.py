@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dorajit.layers import dropout as dropped
-from perturbed import perturb
+from reference import perturb
 from torch import nn
 from torch.nn.utils import prune
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from dorajit.operations import gain
 from dorajit.peft import report
+from reference import perturb
 from torch import nn
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft_models import KINDS, Base
-from perturbed import perturb
 from recipes import BF16, F32, IN, OUT, RANK, adapted, is_node, plain
 
 ROW = 3

@@ -17,7 +17,7 @@ peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install pe
 
 from peft.tuners.lora import LoraLayer, dora
 from peft_models import KINDS, Checkpointed, adapted, assert_same, model_and_input, results
-from perturbed import perturb
+from reference import perturb
 from transformers import CLIPConfig, CLIPModel
 
 

@@ -12,7 +12,7 @@ from peft import (LoraConfig, LoraRuntimeConfig, PeftModel, get_peft_model_state
                   set_peft_model_state_dict)
 from peft.tuners.lora import dora
 from peft_models import KINDS, Base, adapted, assert_same, model_and_input, results
-from perturbed import perturb
+from reference import perturb
 
 needs_caching = pytest.mark.skipif(not hasattr(dora, "ENABLE_DORA_CACHING"), reason="this PEFT has no DoraCaching")
 MADE = ["patched", "unpatched"]

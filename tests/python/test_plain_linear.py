@@ -6,8 +6,7 @@ import dorajit
 import pytest
 import torch
 from dorajit.operations import run
-from perturbed import perturb
-from reference import assert_same_output
+from reference import assert_same_output, perturb
 from torch import nn
 from torch.nn.utils import parametrizations
 

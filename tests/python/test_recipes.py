@@ -8,14 +8,12 @@ import dorajit
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from dorajit.layers import dequantization
-
 from peft_models import assert_same, results
-from perturbed import perturb
 from recipes import (BASES, BF16, F32, IN, OUT, RANK, SETTINGS, adapted, as_found, assert_near, hqq, int8, is_node,
                      nf4, plain, step, torchao)
+from reference import perturb
+from torch import nn
 
 
 @pytest.mark.parametrize("base", BASES)

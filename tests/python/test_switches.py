@@ -6,10 +6,8 @@ import dorajit
 import processes
 import pytest
 import torch
-
 from peft_models import KINDS, assert_same, model_and_input, results
-from perturbed import perturb
-from reference import SCALE, operands
+from reference import SCALE, operands, perturb
 
 NORM = {"norm": 1}
 pytestmark = pytest.mark.usefixtures("without_switches")
