@@ -6,7 +6,7 @@ import dorajit
 import pytest
 import torch
 from dorajit.layers import gated_mlp_operator
-from observers import Graphs
+from observers import Graphs, all_equal, compiled
 from linear_layers import BF16, F32, assert_near
 from test_gated_mlp import ACTIVATIONS, exact, inputs, operands, step
 
@@ -19,19 +19,9 @@ def run(x, layers, activation):
     return dorajit.dora_gated_mlp(x, *layers, activation)
 
 
-def compiled(**options):
-    """(the compiled call, its graphs)."""
-    graphs = Graphs()
-    return torch.compile(run, fullgraph=True, backend=graphs.backend, **options), graphs
-
-
 def gradients(function, x, layers, activation="silu"):
     out = function(x, layers, activation)
     return out, *torch.autograd.grad(out, inputs(x, layers), torch.ones_like(out))
-
-
-def all_equal(found, expected):
-    return all(one.dtype is other.dtype and torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -39,7 +29,7 @@ def all_equal(found, expected):
                                                 ((BF16, BF16, F32), False), ((BF16, F32, F32), True)])
 def test_compiled_mlp_has_the_bits_of_the_eager_node(device, types, is_autocast, activation):
     x, layers = operands(device, types)
-    function, graphs = compiled()
+    function, graphs = compiled(run)
     with torch.autocast(device, dtype=BF16, enabled=is_autocast):
         out, found = step(x, layers, activation)
         assert type(out.grad_fn).__name__ == "GatedMlpBackward"
@@ -49,7 +39,7 @@ def test_compiled_mlp_has_the_bits_of_the_eager_node(device, types, is_autocast,
 
 def test_inner_of_gate_and_up_is_not_saved(device):
     x, layers = operands(device)
-    function, graphs = compiled()
+    function, graphs = compiled(run)
     gradients(function, x, layers)
     saved = graphs.saved(FORWARD)
     assert {E, U, INNER} <= saved
@@ -63,14 +53,14 @@ def test_frozen_magnitudes_save_no_inner(device):
     for layer in layers:
         layer.magnitude.requires_grad_(False)
     expected = gradients(run, x, layers)
-    function, graphs = compiled()
+    function, graphs = compiled(run)
     assert all_equal(gradients(function, x, layers), expected)
     assert INNER not in graphs.saved(FORWARD)
 
 
 def test_inference_and_other_sizes(device):
     x, layers = operands(device)
-    function, graphs = compiled(dynamic=True)
+    function, graphs = compiled(run, dynamic=True)
     with torch.no_grad():
         for rows in (3, 17):
             given = torch.randn(rows, x.shape[-1], device=device)
@@ -129,7 +119,7 @@ def test_only_trained_magnitudes_of_zero_warn(device, is_trained):
     layers[2 if is_trained else 0].magnitude.requires_grad_(False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        gradients(compiled()[0], x, layers)
+        gradients(compiled(run)[0], x, layers)
     assert any("a magnitude of gate_proj" in str(one.message) for one in caught) is is_trained
 
 
@@ -138,7 +128,7 @@ def test_magnitude_of_zero_warns_once(device):
     x, layers = operands(device)
     with torch.no_grad():
         layers[0].magnitude[2] = 0
-    function, _ = compiled()
+    function, _ = compiled(run)
     with pytest.warns(RuntimeWarning, match="a magnitude of gate_proj or up_proj is 0.*DORAJIT_MLP=0"):
         found = gradients(function, x, layers)
     assert all(bool(one.isfinite().all()) for one in found)
@@ -150,7 +140,7 @@ def test_magnitude_of_zero_warns_once(device):
 def test_quantities_that_the_operator_lacks_run_layer_by_layer(device):
     """float32 adapters without autocast."""
     x, layers = operands(device, (BF16, F32, F32))
-    function, graphs = compiled()
+    function, graphs = compiled(run)
     assert_near([one.detach() for one in gradients(function, x, layers)],
                 [one.detach().double() for one in gradients(run, x, layers)], 2e-2)
     assert graphs.operators()["forward"] == ["dora_linear_forward"] * 3
