@@ -186,17 +186,11 @@ def test_without_a_graph_there_is_no_node(device):
     assert torch.equal(found, dorajit.dora_gated_mlp(x, *layers).detach())
 
 
-@pytest.mark.parametrize("is_compiled", [False, True])
-def test_calls_that_the_node_does_not_serve_are_those_of_the_layers(device, fresh_compiler, is_compiled):
+def test_calls_that_the_node_does_not_serve_are_those_of_the_layers(device):
     x, layers = operands(device)
     expected = step(x, layers)
-    if is_compiled:
-        function = torch.compile(dorajit.dora_gated_mlp, fullgraph=True, backend="aot_eager")
-        out = function(x, *layers)
-        found = torch.autograd.grad(out, inputs(x, layers), torch.ones_like(out))
-    else:
-        with dorajit.disabled():
-            out, found = step(x, layers)
+    with dorajit.disabled():
+        out, found = step(x, layers)
     assert_near([out.detach(), *found], [expected[0].detach(), *expected[1]], 1e-5)
 
 

@@ -7,24 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dorajit.layers import dropout as dropped
+from linear_layers import layer_and_input
 from reference import perturb
 from torch import nn
 from torch.nn.utils import prune
 
 KINDS = ["linear", "linear without bias", "conv1d", "conv2d", "conv3d", "embedding"]
-
-
-def layer_and_input(kind, device, dtype=torch.float32, **options):
-    if kind == "embedding":
-        base = nn.Embedding(30, 12, device=device, dtype=dtype)
-        return dorajit.nn.DoRAEmbedding.from_embedding(base, 3, 6, **options), torch.randint(30, (2, 5), device=device)
-    if kind.startswith("linear"):
-        base = nn.Linear(20, 12, bias=kind == "linear", device=device, dtype=dtype)
-        return dorajit.nn.DoRALinear.from_linear(base, 3, 6, **options), torch.randn(2, 5, 20, device=device).to(dtype)
-    dims = int(kind[4])
-    base = getattr(nn, f"Conv{dims}d")(4, 6, 3, stride=2, padding=1, device=device, dtype=dtype)
-    made = getattr(dorajit.nn, f"DoRAConv{dims}d").from_conv(base, 3, 6, **options)
-    return made, torch.randn((2, 4) + (7,) * dims, device=device).to(dtype)
 
 
 def functional(layer, x):

@@ -180,7 +180,7 @@ def test_ephemeral_offload_matches_peft(device, layer_launches, monkeypatch, kin
 
 @needs_caching
 @pytest.mark.parametrize("kind", KINDS)
-def test_dora_caching_computes_norms_once(device, layer_launches, kind):
+def test_dora_caching_computes_norms_once_and_discards_them(device, layer_launches, kind):
     from peft.helpers import DoraCaching
     model, x = model_and_input(kind, device, trains=False)
     with torch.no_grad(), patched():
@@ -193,16 +193,9 @@ def test_dora_caching_computes_norms_once(device, layer_launches, kind):
             model(x)
             model(x)
             assert layer_launches()["norm"] == 2
-
-
-@needs_caching
-@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_cached_norm_is_discarded_after_dora_caching(device, kind):
-    from peft.helpers import DoraCaching
-    model, x = model_and_input(kind, device, trains=False)
-    with torch.no_grad(), patched():
-        with DoraCaching():
-            model(x)
+            model.eval()
+            next(one for name, one in model.named_parameters() if "magnitude" in name).mul_(1.5)
+            assert not torch.equal(model(x), expected)  # the gain is kept with the norm, but not beyond a write
         assert all(one._dora_cache for one in layer_of(model).lora_magnitude_vector.values())
         for name, parameter in model.named_parameters():
             if "lora_B" in name or "lora_embedding_B" in name:
