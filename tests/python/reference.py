@@ -4,8 +4,10 @@ Arithmetic is in float32, or float64 for float64 operands, with one rounding at 
 """
 
 import numpy
+import pytest
 import torch
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SCALE = 0.4375  # exact in every type
 
 

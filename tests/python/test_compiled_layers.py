@@ -6,6 +6,7 @@ import dorajit
 import pytest
 import torch
 from observers import Graphs, compiled
+from reference import needs_gpu
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -14,7 +15,6 @@ BF16, F32 = torch.bfloat16, torch.float32
 FORWARD, BACKWARD = "dora_linear_forward", "dora_linear_backward"
 # PEFT keeps adapters in float32 over a 16-bit base.
 WAYS = [(F32, None), (BF16, None), (F32, BF16)]
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 def base_model(device, dtype):

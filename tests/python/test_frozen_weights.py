@@ -8,7 +8,7 @@ import pytest
 import torch
 from dorajit.norms import frozen
 from linear_layers import layer_and_input
-from reference import perturb
+from reference import needs_gpu, perturb
 
 
 def moved(kind, device):
@@ -118,7 +118,7 @@ def test_frozen_weights_of_non_module_raises():
             pass
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_captured_graph_inside_scope_computes_its_own_norms(launches):
     layer, x = moved("linear", "cuda")
     with torch.no_grad(), dorajit.frozen_weights(layer):

@@ -8,13 +8,12 @@ from dorajit import errors
 from dorajit.control import force_native
 from dorajit.operations import run
 from dorajit.operations.table import operations
-from reference import exact_norm
+from reference import exact_norm, needs_gpu
 
 WEIGHT_NORM, LOW_RANK = operations["weight_norm"], operations["compose_low_rank"]
 SCALE = -0.75
 F32, BF16, F16, F64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
 ROUNDING = {BF16: 2 ** -8, F16: 2 ** -11, F32: 2e-6}
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def factors(out, columns, rank, types, device="cpu"):

@@ -10,6 +10,7 @@ import dorajit
 import pytest
 import torch
 from dorajit import _native, _torch_setup
+from reference import needs_gpu
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "own_kernels"
 SOURCE = """template <int BLOCK, int VEC>
@@ -50,8 +51,6 @@ __global__ void mask(const T* x, const bool* kept, T* out, long long n) {
     "arguments": [("x", "in", "T[n]"), ("kept", "in", "bool[n]"), ("out", "out", "T[n]"), ("n", "int64")],
     "types": {"T": list(INTEGERS)}, "parameters": {"BLOCK": [64, 128, 256]}, "default": {"BLOCK": 128},
     "grid": "ceil_div(n, BLOCK)", "block": "BLOCK", "key": ["T", "bucket(n)"]}
-
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def make(**changes):
@@ -198,7 +197,7 @@ def test_the_examples_are_kernels(examples):
     assert all(getattr(examples, name).name == name for name in examples.EXAMPLES)
 
 
-@needs_cuda
+@needs_gpu
 @pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose", "embedding", "layer_norm_backward", "total", "argmax",
                                   "int4_gemv"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -209,14 +208,14 @@ def test_example_in_every_type_matches_pytorch(examples, name, dtype):
     assert examples.largest_error(out, expected) < bound
 
 
-@needs_cuda
+@needs_gpu
 def test_convolution_example_matches_pytorch(examples):
     explanation, out, expected = examples.EXAMPLES["conv2d"]()
     assert explanation["config"]
     assert examples.largest_error(out, expected) < 1e-4
 
 
-@needs_cuda
+@needs_gpu
 @pytest.mark.parametrize("id_type", [torch.int64, torch.int32])
 def test_embedding_example_copies_rows(examples, id_type):
     explanation, out, expected = examples.run_embedding(torch.float32, id_type, n=1000, rows=700, cols=96)
@@ -224,7 +223,7 @@ def test_embedding_example_copies_rows(examples, id_type):
     assert torch.equal(out, expected)
 
 
-@needs_cuda
+@needs_gpu
 @pytest.mark.parametrize("n", [1, 2, 3, 1000, 4096, 4097, 1 << 20])
 def test_every_size_is_computed(n):
     x = torch.randn(n, device="cuda")
@@ -234,7 +233,7 @@ def test_every_size_is_computed(n):
     torch.testing.assert_close(out, x * 2, rtol=0, atol=0)
 
 
-@needs_cuda
+@needs_gpu
 def test_a_captured_call_replays():
     kernel = make()
     x, out = torch.randn(2, 4096, device="cuda")
@@ -247,7 +246,7 @@ def test_a_captured_call_replays():
     torch.testing.assert_close(out, x * 3, rtol=0, atol=0)
 
 
-@needs_cuda
+@needs_gpu
 def test_an_operator_is_compiled_and_differentiated():
     kernel = make()
 
@@ -265,7 +264,7 @@ def test_an_operator_is_compiled_and_differentiated():
     torch.testing.assert_close(x.grad, torch.full_like(x, 2))
 
 
-@needs_cuda
+@needs_gpu
 def test_a_call_of_a_tuned_kernel_costs_the_host_little():
     import time
     kernel = make()
@@ -321,7 +320,7 @@ def test_an_output_of_an_operator_has_the_type_of_the_description():
         assert [one.dtype for one in op_of_flags(ids, 3)] == [torch.bool, torch.int8]
 
 
-@needs_cuda
+@needs_gpu
 @pytest.mark.parametrize("rows", [1, 7, 50000])
 @pytest.mark.parametrize("id_type", [torch.int64, torch.int32])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -335,7 +334,7 @@ def test_rows_are_gathered(dtype, id_type, rows):
     assert torch.equal(out, table[ids.long()])
 
 
-@needs_cuda
+@needs_gpu
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_of_every_type_are_computed(name):
     x = torch.randint(-100, 100, (5000,), device="cuda").to(INTEGERS[name])
@@ -347,7 +346,7 @@ def test_integers_of_every_type_are_computed(name):
     assert torch.equal(out, torch.where(kept, x, torch.zeros_like(x)))
 
 
-@needs_cuda
+@needs_gpu
 def test_integers_are_added_atomically_without_a_tolerance():
     count = dorajit.Kernel(
         name="count", source="""template <int BLOCK>
@@ -366,7 +365,7 @@ __global__ void count(const unsigned char* x, int* counts, long long n) {
     assert torch.equal(counts.long(), torch.bincount(x.long(), minlength=10))
 
 
-@needs_cuda
+@needs_gpu
 def test_an_operator_with_ids_is_compiled_whole():
     op = gather().as_torch_op("dorajit_tests::gather_compiled", shapes={"out": lambda table, ids, n, width: (n, width)})
     table = torch.randn(100, 16, device="cuda")

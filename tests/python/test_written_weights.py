@@ -9,6 +9,7 @@ import pytest
 import torch
 from dorajit.norms.frozen import key_of
 from linear_layers import layer_and_input
+from reference import needs_gpu
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.checkpoint import checkpoint
@@ -230,7 +231,7 @@ def test_tensors_without_version_have_no_key(device):
     assert key_of(of, 0.5) is None
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_streams_have_different_keys_and_captures_have_none():
     of = weights("cuda")
     before = key_of(of, 0.5)
