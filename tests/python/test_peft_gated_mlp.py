@@ -288,7 +288,8 @@ def test_quantized_weights(device, nodes, is_checkpointed, dropout):
     assert nodes() == 2 + 2 * is_checkpointed
 
 
-@pytest.mark.parametrize("factor, text", [(2, None), *((1, text) for text in ("", "a = 1", "class Other:\n    pass", "    )"))])
+@pytest.mark.parametrize("factor, text", [
+    (2, None), *((1, text) for text in ("", "a = 1", "class Other:\n    pass", "    )"))])
 def test_a_forward_whose_source_is_unknown_or_has_changed_since_it_was_imported_is_left_alone(
         device, nodes, monkeypatch, factor, text):
     class Doubled(LlamaMLP):
