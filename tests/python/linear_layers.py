@@ -1,8 +1,9 @@
-"""Operands of dorajit.dora_linear, and reference implementations."""
+"""Layers of dorajit.nn, operands of dorajit.dora_linear, and reference implementations."""
 
 import dorajit
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 F32, BF16, F16, F64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
 SCALE = 0.75
@@ -11,6 +12,20 @@ STEP = {"norm": 1, "compose_residual": 1, "residual_backward": 1}
 # Element types of (x and the weight, the factors, the magnitude).
 MIXES = [(F32, F32, F32), (BF16, BF16, BF16), (BF16, BF16, F32), (F16, F16, F32), (BF16, F32, F32), (F16, F32, F32),
          (F32, BF16, F32), (F64, F64, F64), (F64, F64, F32), (F32, F64, F32), (F32, F32, F64)]
+
+
+def layer_and_input(kind, device, dtype=F32, rank=3, **options):
+    """A new layer of dorajit.nn and its input."""
+    if kind == "embedding":
+        base = nn.Embedding(30, 12, device=device, dtype=dtype)
+        return dorajit.nn.DoRAEmbedding.from_embedding(base, rank, 6, **options), torch.randint(30, (2, 5), device=device)
+    if kind.startswith("linear"):
+        base = nn.Linear(20, 12, bias=kind == "linear", device=device, dtype=dtype)
+        return dorajit.nn.DoRALinear.from_linear(base, rank, 6, **options), torch.randn(2, 5, 20, device=device).to(dtype)
+    dims = int(kind[4])
+    base = getattr(nn, f"Conv{dims}d")(4, 6, 3, stride=2, padding=1, device=device, dtype=dtype)
+    made = getattr(dorajit.nn, f"DoRAConv{dims}d").from_conv(base, rank, 6, **options)
+    return made, torch.randn((2, 4) + (7,) * dims, device=device).to(dtype)
 
 
 def operands(device, types=(F32, F32, F32), shape=(5, 24), out=40, rank=3, bias=True, trained=NAMES):

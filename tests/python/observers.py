@@ -47,6 +47,16 @@ class Graphs:
                 if node in kept}
 
 
+def compiled(function, **options):
+    """(the compiled function, its graphs)."""
+    graphs = Graphs()
+    return torch.compile(function, fullgraph=True, backend=graphs.backend, **options), graphs
+
+
+def all_equal(found, expected):
+    return all(one.dtype is other.dtype and torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
 def name_of(node):
     """The name of dorajit's operator that a node of a graph calls, or None."""
     target = node.target

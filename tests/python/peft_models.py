@@ -9,7 +9,7 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 Conv1D = pytest.importorskip("transformers.pytorch_utils", reason="transformers is not installed").Conv1D
 
 from peft import LoraConfig, get_peft_model
-from perturbed import perturb
+from reference import perturb
 
 
 class Base(nn.Module):

@@ -4,8 +4,10 @@ Arithmetic is in float32, or float64 for float64 operands, with one rounding at 
 """
 
 import numpy
+import pytest
 import torch
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SCALE = 0.4375  # exact in every type
 
 
@@ -73,3 +75,14 @@ def assert_same_output(actual, expected, low_rank_type=None):
         return
     step = torch.finfo(low_rank_type).eps
     torch.testing.assert_close(actual, expected, rtol=2 * step, atol=step * expected.abs().max().item())
+
+
+def perturb(model):
+    """Adds noise to trained parameters, the same for every device and type; returns the model."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                noise = torch.randn(parameter.shape, generator=generator) / 8
+                parameter.add_(noise.to(parameter.device, parameter.dtype))
+    return model

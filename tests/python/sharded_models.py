@@ -2,7 +2,7 @@
 
 import dorajit
 import torch
-from perturbed import perturb
+from reference import perturb
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -100,3 +100,21 @@ def enlarge(parameters):
 
 def assert_close(found, expected, step=2e-5):
     torch.testing.assert_close(found, expected, rtol=step, atol=step)
+
+
+def zero_engine(made, stage):
+    """The model under DeepSpeed ZeRO."""
+    import deepspeed
+    made, *_ = deepspeed.initialize(
+        model=made, model_parameters=list(trainable(made).values()), dist_init_required=False,
+        config={"train_micro_batch_size_per_gpu": 2,
+                "optimizer": {"type": "SGD", "params": {"lr": 0.05}},
+                "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+                "gradient_clipping": 0.0,  # the default is 1
+                "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False})
+    return made
+
+
+def zero_gathered(parameters, modifier_rank=None):
+    import deepspeed
+    return deepspeed.zero.GatheredParameters(list(parameters), modifier_rank=modifier_rank)

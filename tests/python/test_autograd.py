@@ -1,4 +1,5 @@
-"""Gradients of the functions: values, saved tensors, and ways to compute them."""
+"""Gradients of the functions: values, saved tensors, ways to compute them, and backward passes inside modes, tracers,
+transforms and subclasses that were not active in the forward pass."""
 
 import functools
 
@@ -6,7 +7,12 @@ import dorajit
 import pytest
 import reference
 import torch
+import torch.autograd.forward_ad as forward_ad
+from observers import Dispatching
 from reference import SCALE, operands
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -71,29 +77,31 @@ def test_frozen_operands_get_no_gradient(device, launches, frozen):
         assert (tensor.grad is None) == (index in frozen)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("gain_shape", [(6,), (1, 6), (4, 1)])
-def test_compose_passes_gradcheck_and_gradgradcheck(device, name, gain_shape):
+BIAS = torch.linspace(-2, 2, 6, dtype=torch.float64)
+DIFFERENTIABLE = {
+    **{name: functools.partial(composed, name, scale=0.7) for name in NAMES},
+    "compose_backward": lambda *of: dorajit.compose_backward(*of, 0.7),
+    "fused_dora_forward_and_inner": lambda *of: dorajit.fused_dora_forward_and_inner(*of, 0.7),
+    "fused_dora_compose_residual": lambda *of: dorajit.fused_dora_compose_residual(*of, 0.7, BIAS.to(of[0].device)),
+    "fused_norm_assembly": lambda *of: dorajit.fused_norm_assembly(*(one.abs() + 1 for one in of), 0.7),
+    **{f"operator {name}": lambda *of, name=name: getattr(torch.ops.dorajit, name)(*of, 0.7)
+       for name in ("compose", "compose_inner")},
+    **{f"operator {name} {biased}": lambda *of, name=name, biased=biased: getattr(torch.ops.dorajit, name)(
+        *of, BIAS.to(of[0].device) if biased else None, 0.7)
+       for name in ("compose_residual", "compose_residual_inner") for biased in (False, True)}}
+
+
+@pytest.mark.parametrize("name, gain_shape, frozen", [
+    *((name, gain_shape, ()) for name in NAMES for gain_shape in ((6,), (1, 6), (4, 1))),
+    *((name, (6,), ()) for name in DIFFERENTIABLE if name not in (*NAMES, "fused_norm_assembly")),
+    ("fused_norm_assembly", (2, 4, 6), ()), *(("class", (6,), frozen) for frozen in ((1, 2), (0, 2), (0, 1), (1,))),
+    *((name, (6,), (frozen,)) for name in DIFFERENTIABLE if "operator" in name for frozen in range(3))])
+def test_functions_and_operators_pass_gradcheck_and_gradgradcheck(device, name, gain_shape, frozen):
     tensors = operands((2, 4, 6), device, torch.float64, gain_shape=gain_shape, grad=True)
-    assert torch.autograd.gradcheck(lambda *t: composed(name, *t, 0.7), tensors)
-    assert torch.autograd.gradgradcheck(lambda *t: composed(name, *t, 0.7), tensors)
-
-
-@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2)])
-def test_second_gradients_of_some_operands_pass_gradgradcheck(device, wanted):
-    tensors = operands((4, 6), device, torch.float64, grad=True)
-    for index, tensor in enumerate(tensors):
-        tensor.requires_grad_(index in wanted)
-    assert torch.autograd.gradgradcheck(lambda *t: composed("class", *t, 0.7), tensors)
-
-
-def test_other_functions_pass_gradcheck_and_gradgradcheck(device):
-    tensors = operands((4, 6), device, torch.float64, grad=True)
-    terms = [torch.rand(9, device=device, dtype=torch.float64).add_(1).requires_grad_() for _ in range(3)]
-    for function, given in ((dorajit.compose_backward, tensors), (dorajit.fused_dora_forward_and_inner, tensors),
-                            (dorajit.fused_norm_assembly, terms)):
-        for check in torch.autograd.gradcheck, torch.autograd.gradgradcheck:
-            assert check(lambda *t, function=function: function(*t, 0.7), given)
+    for index in frozen:
+        tensors[index].requires_grad_(False)
+    assert torch.autograd.gradcheck(DIFFERENTIABLE[name], tensors)
+    assert torch.autograd.gradgradcheck(DIFFERENTIABLE[name], tensors)
 
 
 def test_norm_assembly_clamped_square_has_zero_gradient(device):
@@ -250,29 +258,120 @@ def test_gradient_of_base_has_the_type_of_base(device):
     assert torch.equal(tensors[1].grad, (gain.detach() - 1).expand(4, 8))
 
 
-def test_compose_under_torch_func_transforms_matches_expression(device):
-    lora, base, gain = operands((4, 8), device)
-    def loss(*tensors):
-        return dorajit.fused_dora_compose(*tensors, SCALE, inplace=False).square().sum()
-    def plain(lora, base, gain):
-        return ((gain - 1) * base + gain * (SCALE * lora)).square().sum()
-    func = torch.func
-    for transform in (lambda f: func.grad(f, argnums=(0, 1, 2)), lambda f: func.jacrev(f, argnums=2),
-                      lambda f: func.hessian(f, argnums=2),
-                      lambda f: lambda *t: func.jvp(f, t, t),
-                      lambda f: func.vmap(func.grad(f, argnums=2), in_dims=(0, 0, None))):
-        torch.testing.assert_close(transform(loss)(lora, base, gain), transform(plain)(lora, base, gain))
+# --- observed backward passes --------------------------------------------------------------------
+
+def eager(lora, base, gain):
+    return (gain - 1) * base + gain * (SCALE * lora)
 
 
-def test_compose_supports_batched_gradients_and_forward_mode(device):
+FORMS = {"backward": (lambda *of: dorajit.fused_dora_compose_autograd(*of, SCALE), eager),
+         "residual_backward": (lambda *of: dorajit.fused_dora_compose_residual(*of, SCALE),
+                               lambda lora, base, gain: base + eager(lora, base, gain))}
+
+
+@pytest.fixture(params=FORMS)
+def graphs(request, device):
+    """(name of the backward operator, operands, dorajit's result, eager result)."""
     tensors = operands((4, 8), device, grad=True)
-    seeds = torch.randn(3, 4, 8, device=device)
-    batched = torch.autograd.grad(composed("class", *tensors), tensors, seeds, is_grads_batched=True)
-    for i, seed in enumerate(seeds):
-        for one, many in zip(torch.autograd.grad(composed("class", *tensors), tensors, seed), batched):
-            torch.testing.assert_close(many[i], one)
-    forward_ad = torch.autograd.forward_ad
-    lora, base, gain = operands((4, 8), device)
-    with forward_ad.dual_level():
-        dual = composed("class", forward_ad.make_dual(lora, torch.ones_like(lora)), base, gain)
-        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, (gain * SCALE).expand(4, 8))
+    return request.param, tensors, *(form(*tensors) for form in FORMS[request.param])
+
+
+def gradients(out, tensors, d_out, **how):
+    return torch.autograd.grad(out, tensors, d_out, retain_graph=True, **how)
+
+
+def assert_close(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_backward_in_forward_mode_propagates_tangents(graphs):
+    _, tensors, ours, theirs = graphs
+    d_out, tangent = torch.randn_like(ours), torch.randn_like(ours)
+    found = []
+    for out in (ours, theirs):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(d_out, tangent)
+            found.append([forward_ad.unpack_dual(one).tangent for one in gradients(out, tensors, dual)])
+    assert_close(*found)
+
+
+def test_backward_inside_make_fx_is_traced_as_operator(graphs):
+    name, tensors, ours, _ = graphs
+    graph = make_fx(lambda d_out: gradients(ours, tensors, d_out))(torch.ones_like(ours))
+    assert f"dorajit.{name}.default" in [str(node.target) for node in graph.graph.nodes]
+    other = torch.randn_like(ours)
+    assert_close(graph(other), gradients(ours, tensors, other))
+
+
+def test_backward_under_dispatch_mode_calls_operator(graphs, launches):
+    name, tensors, ours, _ = graphs
+    launches()
+    with Dispatching() as mode:
+        gradients(ours, tensors, torch.ones_like(ours))
+    assert f"dorajit.{name}.default" in mode.seen and launches() == {name: 1}
+
+
+def test_backward_of_fake_gradients_gives_fake_gradients(graphs):
+    _, tensors, ours, _ = graphs
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        found = gradients(ours, tensors, mode.from_tensor(torch.ones_like(ours)))
+    assert all(isinstance(one, FakeTensor) for one in found)
+    assert [one.shape for one in found] == [one.shape for one in tensors]
+
+
+class Doubled(torch.Tensor):
+    """A tensor whose values are twice the elements in its memory."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inside):
+        made = torch.Tensor._make_subclass(cls, inside)
+        made.inside = inside
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        def meant(one):
+            return 2 * one.inside if isinstance(one, cls) else one
+        return function(*tree_map(meant, args), **tree_map(meant, kwargs or {}))
+
+
+def test_backward_of_tensor_subclass_uses_its_dispatch(graphs):
+    _, tensors, ours, _ = graphs
+    d_out = torch.randn_like(ours)
+    assert_close(gradients(ours, tensors, Doubled(d_out)), gradients(ours, tensors, 2 * d_out))
+
+
+def test_backward_of_torch_function_subclass_gives_plain_gradients(graphs):
+    class Named(torch.Tensor):
+        pass
+    _, tensors, ours, _ = graphs
+    d_out = torch.randn_like(ours)
+    found = gradients(ours, tensors, d_out.as_subclass(Named))
+    assert all(type(one) is torch.Tensor for one in found)
+    assert_close(found, gradients(ours, tensors, d_out))
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_backward_of_batched_gradients_matches_eager(graphs, create_graph):
+    _, tensors, ours, theirs = graphs
+    many = torch.randn(5, *ours.shape, device=ours.device)
+    how = {"is_grads_batched": True, "create_graph": create_graph}
+    found, expected = (gradients(out, tensors, many, **how) for out in (ours, theirs))
+    assert_close(found, expected)
+    if create_graph:
+        assert_close(*(gradients(sum(one.square().sum() for one in first), tensors, None)
+                       for first in (found, expected)))
+    with dorajit.force_native(), pytest.raises(dorajit.FallbackError, match="backward: would run in PyTorch"):
+        gradients(ours, tensors, many, **how)
+
+
+@pytest.mark.parametrize("transform", [
+    lambda of, d_out, other: torch.func.jvp(of, (d_out,), (other,))[1],
+    lambda of, d_out, other: torch.func.vmap(of)(torch.stack([d_out, other]))])
+def test_backward_inside_torch_func_transform_matches_eager(graphs, transform):
+    _, tensors, ours, theirs = graphs
+    d_out, other = torch.randn_like(ours), torch.randn_like(ours)
+    assert_close(*(transform(lambda given, out=out: gradients(out, tensors, given), d_out, other)
+                   for out in (ours, theirs)))

@@ -4,14 +4,13 @@ element type of low-rank products. What dropout drops is tested with the recipes
 import os
 
 import dorajit
+import peft_models
 import pytest
 import torch
 from dorajit import control
-from torch import nn
-
-import peft_models
-from perturbed import perturb
 from recipes import BASES, BF16, F32, IN, OUT, RANK, adapted, assert_near, hqq, is_node, nf4, plain, step
+from reference import perturb
+from torch import nn
 
 HALVES = [BF16, torch.float16]
 

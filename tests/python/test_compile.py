@@ -103,19 +103,6 @@ def test_operators_pass_opcheck(device, grad):
         torch.library.opcheck(op.default, args)
 
 
-@pytest.mark.parametrize("name, more", [
-    ("compose", ()), ("compose_inner", ()), *((name, (bias,)) for name in ("compose_residual", "compose_residual_inner")
-                                              for bias in (None, torch.linspace(-2, 2, 6, dtype=torch.float64)))])
-@pytest.mark.parametrize("frozen", [None, 0, 1, 2])
-def test_operators_have_the_gradients_of_the_functions(name, more, frozen):
-    tensors = operands((4, 6), "cpu", torch.float64, grad=True)
-    if frozen is not None:
-        tensors[frozen].requires_grad_(False)
-    op = getattr(ops, name)
-    assert torch.autograd.gradcheck(lambda *t: op(*t, *more, 0.7), tensors)
-    assert torch.autograd.gradgradcheck(lambda *t: op(*t, *more, 0.7), tensors)
-
-
 class Layer(torch.nn.Module):
     def forward(self, lora, base, gain):
         return dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)

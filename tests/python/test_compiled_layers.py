@@ -5,7 +5,8 @@ import contextlib
 import dorajit
 import pytest
 import torch
-from observers import Graphs
+from observers import Graphs, all_equal, compiled
+from reference import needs_gpu
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -14,7 +15,6 @@ BF16, F32 = torch.bfloat16, torch.float32
 FORWARD, BACKWARD = "dora_linear_forward", "dora_linear_backward"
 # PEFT keeps adapters in float32 over a 16-bit base.
 WAYS = [(F32, None), (BF16, None), (F32, BF16)]
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 def base_model(device, dtype):
@@ -34,6 +34,28 @@ def peft_model(device, dtype, patches):
         use_dora=True, r=4, lora_alpha=8, target_modules=["0", "2"]))
     patches.enter_context(dorajit.patch_peft(model, strict=True))
     return model
+
+
+class Call(nn.Module):
+    """A call of dorajit.dora_linear."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        of, base = self.layer, self.layer.base_layer
+        return dorajit.dora_linear(x, base.weight, of.lora_A.weight, of.lora_B.weight, of.lora_magnitude_vector, of.scaling,
+                                   base.bias)
+
+
+def calling_model(device, dtype, patches):
+    model = nn_model(device, dtype, patches)
+    return nn.Sequential(Call(model[0]), model[1], Call(model[2]))
+
+
+also_of_functions = pytest.mark.parametrize("make", [nn_model, peft_model, calling_model], indirect=True,
+                                            ids=["nn", "peft", "function"])
 
 
 @pytest.fixture(params=[nn_model, peft_model], ids=["nn", "peft"])
@@ -73,9 +95,8 @@ def test_compiled_layer_is_one_operator_forward_and_one_backward(device, make, d
     model = make(device, dtype)
     x = torch.randn(2, 5, 24, device=device, dtype=dtype)
     expected = step(model, model, x, autocast)
-    graphs = Graphs()
-    found = step(torch.compile(model, fullgraph=True, backend=graphs.backend), model, x, autocast)
-    assert_close(found, expected, autocast)
+    function, graphs = compiled(model)
+    assert_close(step(function, model, x, autocast), expected, autocast)
     assert graphs.operators() == {"forward": [FORWARD] * 2, "backward": [BACKWARD] * 2}
     assert not [node for graph in (*graphs.forward, *graphs.backward) for node in graph.nodes
                 if "mm" in str(node.target)]  # no matrix product is outside of the operators
@@ -86,46 +107,51 @@ def test_compiled_layer_is_one_operator_forward_and_one_backward(device, make, d
 def test_layers_compiled_by_inductor_match_eager(device, make, launches, dtype, autocast, dynamic):
     model = make(device, dtype)
     # With None the second size also makes the graphs dynamic; one type is enough, as compiling C++ again takes long.
-    compiled = torch.compile(model, fullgraph=True, dynamic=dynamic, backend=(
+    function = torch.compile(model, fullgraph=True, dynamic=dynamic, backend=(
         "aot_eager" if device == "cpu" and dynamic and dtype is BF16 else "inductor"))
     for rows in (6, 7):
         x = torch.randn(3, rows, 24, device=device, dtype=dtype)
         launches()
         expected = step(model, model, x, autocast)
         of_eager = launches()
-        assert_close(step(compiled, model, x, autocast), expected, autocast)
+        assert_close(step(function, model, x, autocast), expected, autocast)
         assert launches() == of_eager
     with torch.no_grad():
-        assert_close([compiled(x)], [model(x)])
+        assert_close([function(x)], [model(x)])
 
 
-def test_compiled_inference_of_layers_matches_eager(device, make):
+@also_of_functions
+def test_compiled_inference_of_layers_matches_eager(device, make, layer_launches):
     model = make(device)
-    graphs = Graphs()
+    function, graphs = compiled(model)
     x = torch.randn(5, 24, device=device)
     with torch.no_grad():
-        assert torch.equal(torch.compile(model, fullgraph=True, backend=graphs.backend)(x), model(x))
+        expected = model(x)
+        layer_launches()
+        assert torch.equal(function(x), expected)
+    assert layer_launches() == {"norm": 2, "compose_residual": 2}
     assert graphs.operators() == {"inference": [FORWARD] * 2}
 
 
+@also_of_functions
 def test_compiled_layer_uses_weights_written_after_compilation(device, make):
     model = make(device)
-    compiled = torch.compile(model, fullgraph=True)
+    function, _ = compiled(model)
     x = torch.randn(5, 24, device=device)
-    step(compiled, model, x)
+    step(function, model, x)
     for one in model.parameters():
-        one.data.mul_(1.1)
-    assert_close(step(compiled, model, x), step(model, model, x))
+        one.data.mul_(1.5)
+        assert all_equal(step(function, model, x), step(model, model, x))
 
 
+@also_of_functions
 def test_compiled_checkpointed_layers_match_eager(device, make):
     model = make(device)
-    graphs = Graphs()
+    function, graphs = compiled(lambda x: checkpoint(model, x, use_reentrant=False))
     x = torch.randn(5, 24, device=device)
-    compiled = torch.compile(lambda x: checkpoint(model, x, use_reentrant=False), fullgraph=True,
-                             backend=graphs.backend)
-    assert_close(step(compiled, model, x), step(model, model, x))
+    assert all_equal(step(function, model, x), step(model, model, x))
     assert graphs.operators() == {"forward": [FORWARD] * 2, "backward": [FORWARD, FORWARD, BACKWARD, BACKWARD]}
+    assert graphs.saved(FORWARD) == set()
 
 
 @pytest.mark.parametrize("hooked", ["base_layer", "lora_A", "lora_B"])
@@ -140,33 +166,34 @@ def test_compiled_layer_with_hooks_calls_them(device, make, hooked):
     x = torch.randn(5, 24, device=device)
     expected = step(model, model, x)
     graphs = Graphs()
-    compiled = torch.compile(model, backend=graphs.backend)
+    function = torch.compile(model, backend=graphs.backend)
     seen.clear()
-    assert_close(step(compiled, model, x), expected)
+    assert_close(step(function, model, x), expected)
     assert seen
     assert graphs.operators()["forward"].count(FORWARD) == 1  # only the layer without hooks
 
 
-def test_compiled_layer_with_trained_weight_is_composed(device, make):
+@also_of_functions
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_compiled_layer_with_trained_weight_or_bias_is_composed(device, make, name):
     model = make(device)
-    for name, one in model.named_parameters():
-        if name.endswith("0.base_layer.weight"):
-            one.requires_grad_()
-    graphs = Graphs()
+    first = next(one for one in model.modules() if isinstance(one, nn.Linear))
+    getattr(first, name).requires_grad_()
+    function, graphs = compiled(model)
     x = torch.randn(5, 24, device=device)
-    assert_close(step(torch.compile(model, fullgraph=True, backend=graphs.backend), model, x), step(model, model, x))
+    assert_close(step(function, model, x), step(model, model, x))
     assert graphs.operators()["forward"].count(FORWARD) == 1
 
 
 def test_frozen_weights_cache_nothing_in_compiled_code(device, make):
     model = make(device)
-    compiled = torch.compile(model, fullgraph=True)
+    function = torch.compile(model, fullgraph=True)
     x = torch.randn(5, 24, device=device)
     with torch.no_grad(), dorajit.frozen_weights(model):
-        compiled(x)
+        function(x)
         for one in model.parameters():
             one.data.mul_(1.1)
-        found = compiled(x)
+        found = function(x)
     with torch.no_grad():
         assert_close([found], [model(x)])
 
@@ -178,13 +205,13 @@ def test_frozen_weights_cache_nothing_in_compiled_code(device, make):
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
 def test_training_with_cuda_graphs_is_replayed(make, launches, mode, dtype, autocast):
     model = make("cuda", dtype)
-    compiled = torch.compile(model, fullgraph=True, mode=mode)
+    function = torch.compile(model, fullgraph=True, mode=mode)
     for _ in range(6):
         x = torch.randn(64, 24, device="cuda", dtype=dtype)
         expected = step(model, model, x, autocast)
         launches()
         torch.compiler.cudagraph_mark_step_begin()
-        found = step(compiled, model, x, autocast)
+        found = step(function, model, x, autocast)
         counts = launches()
         assert_close(found, expected, autocast)
         with torch.no_grad():  # write weights as an optimizer does
@@ -198,14 +225,14 @@ def test_training_with_cuda_graphs_is_replayed(make, launches, mode, dtype, auto
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
 def test_inference_with_cuda_graphs_is_replayed(make, launches, mode, dtype):
     model = make("cuda", dtype)
-    compiled = torch.compile(model, fullgraph=True, mode=mode)
+    function = torch.compile(model, fullgraph=True, mode=mode)
     with torch.no_grad():
         for _ in range(6):
             x = torch.randn(64, 24, device="cuda", dtype=dtype)
             expected = model(x)
             launches()
             torch.compiler.cudagraph_mark_step_begin()
-            found = compiled(x)
+            found = function(x)
             counts = launches()
             assert_close([found], [expected])
             for one in model.parameters():
@@ -217,11 +244,11 @@ def test_inference_with_cuda_graphs_is_replayed(make, launches, mode, dtype):
 def test_alternating_training_and_inference_with_cuda_graphs_matches_eager(make):
     """Neither may keep a tensor in memory that the other's graph overwrites."""
     model = make("cuda")
-    compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead")
+    function = torch.compile(model, fullgraph=True, mode="reduce-overhead")
     for _ in range(5):
         x = torch.randn(64, 24, device="cuda")
         torch.compiler.cudagraph_mark_step_begin()
-        assert_close(step(compiled, model, x), step(model, model, x))
+        assert_close(step(function, model, x), step(model, model, x))
         torch.compiler.cudagraph_mark_step_begin()
         with torch.no_grad():
-            assert_close([compiled(x)], [model(x)])
+            assert_close([function(x)], [model(x)])

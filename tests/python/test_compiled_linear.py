@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from observers import Graphs
+from observers import all_equal, compiled
 from linear_layers import (BF16, F32, F64, MIXES, NAMES, SCALE, assert_near, exact, operands, operands_and_seed, ours,
                            step, trained)
 from torch.autograd import forward_ad
@@ -15,16 +15,6 @@ ops = torch.ops.dorajit
 FORWARD, BACKWARD = "dora_linear_forward", "dora_linear_backward"
 TRAINING = {"forward": [FORWARD], "backward": [BACKWARD]}
 S, INNER, GAIN, NORM = range(1, 5)  # outputs of the forward operator
-
-
-def compiled(function, **options):
-    """(the compiled function, its graphs)."""
-    graphs = Graphs()
-    return torch.compile(function, fullgraph=True, backend=graphs.backend, **options), graphs
-
-
-def all_equal(found, expected):
-    return all(one.dtype is other.dtype and torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("types", MIXES)
@@ -85,17 +75,6 @@ def test_compiled_dora_linear_saves_only_needed_outputs(device, wanted, types):
                                      *([INNER, NORM] if "magnitude" in wanted else [])}
 
 
-def test_compiled_dora_linear_inference_matches_eager(device, layer_launches):
-    of = operands(device)
-    function, graphs = compiled(ours)
-    with torch.no_grad():
-        expected = ours(of)
-        layer_launches()
-        assert torch.equal(function(of), expected)
-    assert layer_launches() == {"norm": 1, "compose_residual": 1}
-    assert graphs.operators() == {"inference": [FORWARD]}
-
-
 def test_compiled_dora_linear_with_dynamic_shapes_is_compiled_once(device):
     function, graphs = compiled(ours, dynamic=True)
     weights = operands(device)
@@ -106,23 +85,6 @@ def test_compiled_dora_linear_with_dynamic_shapes_is_compiled_once(device):
     assert graphs.operators() == TRAINING
 
 
-@pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B", "magnitude"])
-def test_compiled_dora_linear_uses_written_weights(device, name):
-    of, seed = operands_and_seed(device)
-    function, _ = compiled(ours)
-    step(function, of, seed)
-    of[name].data.mul_(1.5)
-    assert all_equal(step(function, of, seed), step(ours, of, seed))
-
-
-def test_compiled_dora_linear_in_checkpoint_matches_eager(device):
-    of, seed = operands_and_seed(device)
-    function, graphs = compiled(lambda of: checkpoint(ours, of, use_reentrant=False))
-    assert all_equal(step(function, of, seed), step(ours, of, seed))
-    assert graphs.operators() == {"forward": [FORWARD], "backward": [FORWARD, BACKWARD]}
-    assert graphs.saved(FORWARD) == set()
-
-
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_compiled_dora_linear_in_eager_checkpoint_matches_eager(device, reentrant):
     of, seed = operands_and_seed(device)
@@ -131,14 +93,6 @@ def test_compiled_dora_linear_in_eager_checkpoint_matches_eager(device, reentran
              for name, one in of.items()}
     checkpoint(lambda x: function({**found, "x": x}), found["x"], use_reentrant=reentrant).backward(seed)
     assert all_equal([one.grad for one in trained(found)], step(ours, of, seed)[1:])
-
-
-@pytest.mark.parametrize("trained_one", ["weight", "bias"])
-def test_compiled_dora_linear_with_trained_weight_or_bias_is_composed(device, trained_one):
-    of, seed = operands_and_seed(device, trained=[*NAMES, trained_one])
-    function, graphs = compiled(ours)
-    assert_near(step(function, of, seed), step(ours, of, seed), 1e-5)
-    assert FORWARD not in graphs.operators()["forward"]
 
 
 @pytest.mark.parametrize("variable", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])

@@ -1,4 +1,4 @@
-"""Switches by environment variables and by contexts, and memory budgets."""
+"""Contexts, warmup, the tuning policy and the cache."""
 
 import json
 import os
@@ -11,33 +11,6 @@ import reference
 import torch
 from dorajit import control, testing
 from reference import SCALE, operands
-
-
-@pytest.mark.parametrize("value, native", [("1", True), ("true", True), ("TRUE", True), ("", True),
-                                           ("0", False), ("false", False), ("False", False)])
-def test_variable_fused_switches_kernels(switch, launches, value, native):
-    switch("PEFT_DORA_FUSED", value)
-    tensors = operands((4, 8), "cpu", grad=True)
-    out = dorajit.fused_dora_compose_autograd(*tensors, SCALE)
-    assert torch.equal(out, reference.compose(*tensors, SCALE))
-    out.sum().backward()
-    assert launches() == ({"compose_inner": 1, "backward": 1} if native else {})
-
-
-@pytest.mark.parametrize("value, native", [("1", True), ("0", False), ("FALSE", False)])
-def test_variable_fused_backward_switches_the_backward_pass(switch, launches, value, native):
-    switch("PEFT_DORA_FUSED_BACKWARD", value)
-    tensors = operands((4, 8), "cpu", grad=True)
-    for call in (dorajit.fused_dora_compose_autograd, lambda *of: dorajit.fused_dora_compose(*of, inplace=False),
-                 lambda *of: dorajit.fused_dora_forward_and_inner(*of)[0]):
-        call(*tensors, SCALE).sum().backward()
-        assert launches() == ({"compose_inner": 1, "backward": 1} if native else {})
-    answer = dorajit.explain_dispatch(*tensors, operation="compose_inner")
-    assert answer.path == ("native" if native else "torch")
-    dorajit.fused_dora_compose(*operands((4, 8), "cpu"), SCALE)
-    with torch.no_grad():
-        dorajit.fused_dora_compose(*tensors, SCALE)
-    assert launches() == {"compose": 2}
 
 
 def test_disabled_and_force_native_contexts_nest(launches):
@@ -253,7 +226,7 @@ def test_warmup_compiles_kernels_of_later_calls(device):
 def test_explain_dispatch_names_the_switch_of_the_backward_pass(device, launches, switch):
     switch("PEFT_DORA_FUSED_BACKWARD", "0")
     lora, base, gain = operands((4, 8), device, grad=True)
-    for operation in ("compose", "compose_residual"):
+    for operation in ("compose", "compose_inner", "compose_residual"):
         answer = dorajit.explain_dispatch(lora, base, gain, operation)
         assert answer.path == "torch" and "FUSED_BACKWARD" in answer.reason
     dorajit.fused_dora_compose_autograd(lora, base, gain, SCALE)
@@ -278,73 +251,3 @@ def test_warmup_of_backward_accepts_types_of_gradients(device):
     assert after["builtin_kernels"] + after["compilations"] == (before["builtin_kernels"] + before["compilations"])
     with pytest.raises(TypeError, match="`inner` is None"):
         dorajit.warmup("residual_backward", result, None, gain)
-
-
-# --- budgets and ways ----------------------------------------------------------------------------
-
-BUDGETS = [("norm", "PEFT_DORA_NORM_CHUNK_MB"), ("forward", "PEFT_DORA_FWD_CHUNK_MB")]
-
-def functions(kind):
-    return (getattr(dorajit, f"set_dora_{kind}_threshold_mb"),
-            getattr(dorajit, f"get_dora_{kind}_threshold_mb"),
-            getattr(dorajit, f"get_dora_{kind}_threshold_bytes"))
-
-
-@pytest.mark.parametrize("kind, variable", BUDGETS)
-def test_thresholds_are_set_read_and_checked(kind, variable, switch, monkeypatch):
-    set_mb, get_mb, get_bytes = functions(kind)
-    assert get_mb() == 256 and get_bytes() == 256 << 20
-    monkeypatch.setenv(variable, "64")
-    assert get_mb() == 256  # the variable is read only once
-    switch(variable, "64")
-    assert get_mb() == 64
-    for mb in (16, 65536):
-        set_mb(mb)
-        assert get_mb() == mb
-    for mb in (15, 65537, -1, 2.5, "64", None, True):
-        with pytest.raises(ValueError, match="from 16 to 65536"):
-            set_mb(mb)
-    assert get_mb() == 65536
-
-
-@pytest.mark.parametrize("kind, variable", BUDGETS)
-@pytest.mark.parametrize("text", ["12", "many", "70000"])
-def test_threshold_variable_with_invalid_value_warns(kind, variable, text, switch):
-    switch(variable, text)
-    with pytest.warns(RuntimeWarning, match=variable):
-        assert functions(kind)[1]() == 256
-
-
-NODE, LAUNCH, TORCH = "node", "launch", "torch"
-
-
-def way(launches, training):
-    lora = torch.zeros(2, 4, requires_grad=training)
-    launches()
-    out = dorajit.fused_dora_compose_residual(lora, torch.zeros(2, 4), torch.ones(4), SCALE)
-    return (NODE if out.requires_grad else LAUNCH) if launches() else TORCH
-
-
-@pytest.mark.parametrize("variable, text, training, inference", [
-    (None, None, NODE, LAUNCH), ("PEFT_DORA_FUSED", "0", TORCH, TORCH), ("PEFT_DORA_FUSED", "False", TORCH, TORCH),
-    ("PEFT_DORA_FUSED", "TRUE", NODE, LAUNCH), ("PEFT_DORA_FUSED_BACKWARD", "0", TORCH, LAUNCH),
-    ("PEFT_DORA_FUSED_BACKWARD", "1", NODE, LAUNCH)])
-def test_variables_select_the_way_of_a_composition(launches, switch, variable, text, training, inference):
-    if variable:
-        switch(variable, text)
-    assert way(launches, training=True) == training and way(launches, training=False) == inference
-    with torch.no_grad():
-        assert way(launches, training=True) == inference
-
-
-def test_kernels_off_launches_nothing(device, launches, switch):
-    layer = dorajit.nn.DoRALinear(torch.nn.Linear(16, 8, device=device), 2)
-    x = torch.randn(3, 16, device=device)
-    launches()
-    layer(x).sum().backward()
-    assert launches() == {"weight_norm": 1, "compose_residual": 1, "magnitude_backward": 1}
-    switch("PEFT_DORA_FUSED", "0")
-    layer(x).sum().backward()
-    with torch.no_grad():
-        layer(x)
-    assert launches() == {}

@@ -10,9 +10,9 @@ import processes
 import pytest
 import reference
 import torch
-from reference import SCALE, operands
+from reference import SCALE, needs_gpu, operands
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = needs_gpu
 needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from dorajit.layers import linear
 from linear_layers import (BF16, F16, F32, F64, MIXES, NAMES, SCALE, STEP, assert_near, bound_of, exact, operands,
-                           operands_and_seed, ours, saving, step, trained, with_norm, with_parameters)
+                           operands_and_seed, ours, saving, step, trained, with_parameters)
 from reference import assert_same_output
 
 
@@ -27,30 +27,19 @@ def test_dora_linear_output_and_gradients_match_float64(device, types, bias, sha
 
 
 @pytest.mark.parametrize("types", MIXES)
-def test_composed_layer_matches_the_node(device, types):
+def test_composed_layer_matches_the_node_whose_inner_has_the_wider_type_of_its_terms(device, types):
     of = operands(device, types, (2, 3, 24))
     seed = torch.randn(2, 3, 40, device=device).to(types[0])
-    found = step(ours, of, seed)
+    saved = []
+    with saving(saved):
+        found = step(ours, of, seed)
+    inner, = (one for one in saved if one.shape == seed.shape)
+    assert inner.dtype is torch.promote_types(*types[:2])
     given = *(of[name] for name in ("x", "weight", "lora_A", "lora_B", "magnitude")), SCALE, of["bias"]
     expected = step(lambda _: linear._composed(*given), of, seed)
     # Both round once.
     assert_same_output(found[0], expected[0], types[1])
     assert_near(found, expected, bound_of(types))
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_dora_linear_passes_gradcheck(device, bias):
-    of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, bias=bias)
-    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
-    given = [of[name] for name in NAMES]
-    # Finite differences would change the norm, which is a constant for autograd: check the formula with a fixed norm.
-    assert torch.autograd.gradcheck(lambda *moved: with_norm({**of, **dict(zip(NAMES, moved))}, norm), given)
-    seed = torch.randn(2, 3, 6, dtype=F64, device=device)
-    assert_near(step(ours, of, seed), step(lambda of: with_norm(of, norm), of, seed), 1e-13)
-    # The norm does not depend on x and the magnitude, so these can be checked directly.
-    def function(x, magnitude):
-        return ours({**of, "x": x, "magnitude": magnitude})
-    assert torch.autograd.gradcheck(function, (of["x"], of["magnitude"]))
 
 
 @pytest.mark.parametrize("wanted", [subset for count in range(5) for subset in itertools.combinations(NAMES, count)],
@@ -81,15 +70,6 @@ def test_dora_linear_saves_and_computes_only_what_gradients_need(device, layer_l
         assert (of[name].grad is None) == (name not in wanted)
         if name in wanted:
             torch.testing.assert_close(of[name].grad, expected[name].grad)
-
-
-@pytest.mark.parametrize("types", MIXES)
-def test_inner_has_the_wider_type_of_its_terms(device, types):
-    saved = []
-    with saving(saved):
-        out = ours(operands(device, types))
-    kept, = (one for one in saved if one.shape == out.shape)
-    assert kept.dtype is torch.promote_types(*types[:2])
 
 
 @pytest.mark.parametrize("name, is_parameter", [
@@ -218,14 +198,6 @@ def test_output_may_be_written_in_place_before_backward(device, shape, bias):
             assert_near([out - 1], expected[:1], 1e-6)
 
 
-def test_weight_written_through_data_is_used_by_the_next_pass(device):
-    of = operands(device)
-    ours(of)
-    for name in ("weight", "lora_A", "lora_B", "magnitude"):
-        of[name].data.mul_(1.25)
-        assert_near([ours(of).detach()], [exact(of).detach()], 1e-5)
-
-
 @pytest.mark.parametrize("shape", [(0, 24), (2, 0, 24)])
 def test_dora_linear_of_no_rows_gives_empty_output(device, shape):
     of = operands(device, shape=shape)
@@ -300,22 +272,6 @@ def test_autocast_does_not_cast_float64(device):
     expected = step(ours, of, seed)
     with torch.autocast(device, dtype=BF16):
         assert all(map(torch.equal, step(ours, of, seed), expected))
-
-
-def test_autocast_casts_each_tensor_once_per_pass(device):
-    of = operands(device, (BF16, F32, F32), bias=False)
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.autocast(device, dtype=BF16):
-        ours(of)
-        with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
-            out = ours(of)
-    def casts():
-        return sorted(tuple(one.input_shapes[0]) for one in profile.events() if one.name == "aten::_to_copy")
-    assert casts() == [(3, 24), (40, 3)]
-    seed = torch.ones(5, 40, dtype=BF16, device=device)
-    with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
-        out.backward(seed)
-    assert (5, 24) not in casts() and (5, 40) not in casts()
 
 
 # --- bad input -----------------------------------------------------------------------------------

@@ -12,16 +12,6 @@ from observers import Dispatching
 from torch.utils.checkpoint import checkpoint
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointed_dora_linear_has_right_gradients(device, layer_launches, reentrant):
-    of, seed = operands_and_seed(device)
-    expected = step(ours, of, seed)
-    copies = {name: copy.deepcopy(one) for name, one in of.items()}
-    checkpoint(lambda x: ours({**copies, "x": x}), copies["x"], use_reentrant=reentrant).backward(seed)
-    for name, one in zip(NAMES, expected[1:]):
-        assert torch.equal(copies[name].grad, one)
-
-
 @pytest.mark.parametrize("are_parameters", [False, True])
 def test_checkpoint_is_not_passed_parameters(device, monkeypatch, are_parameters):
     of = operands(device)
@@ -43,23 +33,6 @@ def test_trained_weight_or_bias_has_its_gradient(device, trained_one, is_node):
     assert ("DoraLinear" in out.grad_fn.name()) == is_node
     seed = torch.randn(5, 40, device=device)
     assert_near(step(ours, of, seed), step(exact, of, seed), 1e-5)
-
-
-def test_dora_linear_obeys_switches(device, layer_launches, switch):
-    of, seed = operands_and_seed(device)
-    expected = step(ours, of, seed)
-    out = ours(of)
-    layer_launches()
-    with dorajit.disabled():
-        found = step(ours, of, seed)
-        between = torch.autograd.grad(out, trained(of), seed)
-    assert layer_launches() == {}
-    assert_near(found, expected, 1e-5)
-    assert_near(between, expected[1:], 1e-5)
-    switch("PEFT_DORA_FUSED_BACKWARD", "0")
-    found = step(ours, of, seed)
-    assert layer_launches() == {"norm": 1}
-    assert_near(found, expected, 1e-5)
 
 
 def second(function, of):

@@ -5,6 +5,7 @@ import contextlib
 import dorajit
 import pytest
 import torch
+import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 from dorajit.layers import dropout as dropped
 from dorajit import control
@@ -138,3 +139,15 @@ def test_slices_stay_within_the_budget(device, monkeypatch, rows, out):
         dropped.delta(x, torch.randn(out, 8, device=device), lora, torch.ones(out, device=device),
                       SCALE).sum().backward()
     assert 0 < products.largest <= budget
+
+
+def test_sliced_dropout_backward_propagates_tangents(device, sliced):
+    x, weight, lora, gain = given = operands(device)
+    out = dropped.delta(*given, SCALE)
+    assert "Sliced" in out.grad_fn.name()
+    d_out, tangent, found = torch.randn_like(out), torch.randn_like(out), []
+    for one in (out, formula(*given)):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(d_out, tangent)
+            found.append([forward_ad.unpack_dual(each).tangent for each in torch.autograd.grad(one, (x, lora, gain), dual)])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)

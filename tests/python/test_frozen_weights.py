@@ -6,39 +6,22 @@ import threading
 import dorajit
 import pytest
 import torch
-from dorajit import nn
 from dorajit.norms import frozen
+from linear_layers import layer_and_input
+from reference import needs_gpu, perturb
 
 
-def linear(device, bias=False, dtype=torch.float32):
-    torch.manual_seed(0)
-    layer = nn.DoRALinear(torch.nn.Linear(24, 16, bias=bias, device=device, dtype=dtype), 4)
-    with torch.no_grad():
-        layer.lora_B.weight.normal_()
-    return layer
+def moved(kind, device):
+    """(a layer whose adapter is not a no-op, its input)."""
+    layer, x = layer_and_input(kind, device)
+    return perturb(layer), x
 
 
-def embedding(device):
-    torch.manual_seed(0)
-    return nn.DoRAEmbedding(torch.nn.Embedding(24, 16, device=device), 4)
-
-
-def conv(device):
-    torch.manual_seed(0)
-    return nn.DoRAConv1d(torch.nn.Conv1d(6, 8, 3, device=device), 4)
-
-
-def given(layer, device):
-    if isinstance(layer, nn.DoRAEmbedding):
-        return torch.arange(10, device=device)
-    return torch.randn(*((2, 6, 9) if isinstance(layer, nn.DoRAConv1d) else (3, 24)), device=device)
-
-
-@pytest.mark.parametrize("make", [linear, embedding, conv])
+@pytest.mark.parametrize("kind", ["linear", "embedding", "conv1d"])
 @pytest.mark.parametrize("training", [False, True])
-def test_norms_are_computed_once_inside_and_discarded_after(device, layer_launches, make, training):
-    layer = make(device).train(training)
-    x = given(layer, device)
+def test_norms_are_computed_once_inside_and_discarded_after(device, layer_launches, kind, training):
+    layer, x = moved(kind, device)
+    layer.train(training)
     expected = layer(x)
     layer_launches()
     with dorajit.frozen_weights(torch.nn.Sequential(layer)):
@@ -51,8 +34,7 @@ def test_norms_are_computed_once_inside_and_discarded_after(device, layer_launch
 
 
 def test_gradients_inside_match_those_outside(device):
-    layer = linear(device)
-    x = given(layer, device)
+    layer, x = moved("linear", device)
     layer(x).square().sum().backward()
     expected = [one.grad.clone() for one in layer.parameters() if one.requires_grad]
     layer.zero_grad()
@@ -62,11 +44,10 @@ def test_gradients_inside_match_those_outside(device):
     torch.testing.assert_close(expected, [one.grad for one in layer.parameters() if one.requires_grad], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("make", [linear, embedding, conv])
+@pytest.mark.parametrize("kind", ["linear", "embedding", "conv1d"])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
-def test_training_pass_after_one_in_inference_mode_has_gradients(device, layer_launches, make, dtype):
-    layer = make(device)
-    x = given(layer, device)
+def test_training_pass_after_one_in_inference_mode_has_gradients(device, layer_launches, kind, dtype):
+    layer, x = moved(kind, device)
     with torch.autocast(device, dtype, enabled=dtype is not None):
         layer(x).float().square().sum().backward()
         expected = [one.grad.clone() for one in layer.parameters() if one.requires_grad]
@@ -82,8 +63,7 @@ def test_training_pass_after_one_in_inference_mode_has_gradients(device, layer_l
 
 @pytest.mark.parametrize("name", ["base_layer.weight", "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"])
 def test_counted_write_inside_recomputes_norms(device, name):
-    layer = linear(device)
-    x = given(layer, device)
+    layer, x = moved("linear", device)
     with dorajit.frozen_weights(layer), torch.no_grad():
         layer(x)
         layer.get_parameter(name).mul_(1.5)
@@ -92,8 +72,7 @@ def test_counted_write_inside_recomputes_norms(device, name):
 
 
 def test_other_tensors_or_scale_inside_recompute_norms(device):
-    layer, other = linear(device), linear(device)
-    x = given(layer, device)
+    (layer, x), (other, _) = moved("linear", device), moved("linear", device)
     with dorajit.frozen_weights(layer), torch.no_grad():
         layer(x)
         layer.lora_A.weight.data = other.lora_A.weight.data * 2
@@ -103,8 +82,7 @@ def test_other_tensors_or_scale_inside_recompute_norms(device):
 
 
 def test_nested_scopes_end_also_on_errors(device, launches):
-    layer = linear(device)
-    x = given(layer, device)
+    layer, x = moved("linear", device)
     with dorajit.frozen_weights(layer):
         with pytest.raises(RuntimeError, match="stop"):
             with dorajit.frozen_weights(layer):
@@ -117,8 +95,7 @@ def test_nested_scopes_end_also_on_errors(device, launches):
 
 
 def test_scope_entered_by_several_threads_is_shared(device):
-    layer = linear(device)
-    x = given(layer, device)
+    layer, x = moved("linear", device)
     with torch.no_grad():
         expected = layer(x)
     found = []
@@ -141,10 +118,9 @@ def test_frozen_weights_of_non_module_raises():
             pass
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_captured_graph_inside_scope_computes_its_own_norms(launches):
-    layer = linear("cuda")
-    x = given(layer, "cuda")
+    layer, x = moved("linear", "cuda")
     with torch.no_grad(), dorajit.frozen_weights(layer):
         layer(x)
         graph = torch.cuda.CUDAGraph()
@@ -208,16 +184,3 @@ def test_generate_of_unpatched_model_is_unchanged(llama, device):
         assert hasattr(other.base_model.model, "_dorajit_patches")
     assert not hasattr(other.base_model.model, "_dorajit_patches")
     assert not hasattr(transformers.generation.GenerationMixin.generate, "as_installed")
-
-
-def test_dora_caching_caches_the_gain(llama, device, launches):
-    from peft.helpers import DoraCaching
-    ids = torch.arange(6, device=device)[None]
-    with dorajit.patch_peft(llama), DoraCaching(), torch.no_grad():
-        first = llama(input_ids=ids).logits
-        launches()
-        assert torch.equal(llama(input_ids=ids).logits, first)
-        assert "weight_norm" not in launches()
-        layers = [one for name, one in llama.named_parameters() if "magnitude" in name]
-        layers[0].mul_(1.5)
-        assert not torch.equal(llama(input_ids=ids).logits, first)

@@ -166,3 +166,26 @@ def test_added_operation_is_absent_from_the_shipped_library():
     assert not hasattr(_native, "scaled_residual")
     with pytest.raises(ValueError, match="scaled_residual"):
         dorajit.warmup("scaled_residual")
+
+
+# --- docs/c_abi.md -------------------------------------------------------------------------------
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs/c_abi.md"
+
+
+def text_of(operand):
+    shape = ", ".join(operand.dimensions)
+    return f"{operand.name}{'' if operand.is_required else '?'} [{shape}]"
+
+
+def row(operation):
+    given = ", ".join(map(text_of, operation.inputs))
+    made = ", ".join(map(text_of, operation.outputs))
+    scalars = ", ".join(operation.scalars) or "-"
+    return f"| `{operation.name}` | {given} | {made} | {scalars} | {operation.documentation} |"
+
+
+def test_each_operation_has_its_row_in_the_page_of_the_c_abi():
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `") and " [" in line]
+    wanted = [row(one) for one in operations.values()]
+    assert rows == wanted, "put these rows into docs/c_abi.md:\n" + "\n".join(wanted)

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 import torch
-
+from dorajit import program
 from dorajit.layers import dequantization
 from dorajit.norms import transposed
-from dorajit import program
+from reference import needs_gpu
 
 functional = pytest.importorskip("bitsandbytes.functional", reason="bitsandbytes is not installed")
 
@@ -20,7 +20,7 @@ def quantized(rows, cols, dtype, kind, nested, block, device="cuda"):
     return functional.quantize_4bit(weight, blocksize=block, quant_type=kind, compress_statistics=nested)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("rows, cols, block", [(64, 64, 64), (4096, 1024, 64), (40, 24, 32), (7, 9, 64), (130, 513, 128),
                                                (3, 70000, 4096)])
 @pytest.mark.parametrize("kind", ["nf4", "fp4"])
@@ -34,7 +34,7 @@ def test_bits_are_those_of_bitsandbytes(rows, cols, block, kind, nested, dtype):
     assert torch.equal(found.view(bits), wanted.view(bits))  # also the sign of zeros
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_tensors_of_other_layouts_are_left_to_bitsandbytes():
     data, state = quantized(64, 64, torch.bfloat16, "nf4", True, 64)
     assert dequantization.weight_of(data.t(), state) is None
@@ -46,7 +46,7 @@ def test_weights_on_a_cpu_are_left_to_bitsandbytes():
     assert dequantization.weight_of(*quantized(64, 64, torch.bfloat16, "nf4", False, 64, "cpu")) is None
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("rows, cols", [(1, 1), (7, 9), (64, 64), (768, 5025), (130, 513), (3, 70000), (5000, 130)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_copies_of_transposed_matrices_have_the_elements_and_zeros_behind(rows, cols, dtype, monkeypatch):
@@ -58,7 +58,7 @@ def test_copies_of_transposed_matrices_have_the_elements_and_zeros_behind(rows, 
     assert torch.equal(found, torch.cat([matrix, matrix.new_zeros(rows, missing)], 1))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("matrix", [lambda one: one[:, 1:], lambda one: one[1:], lambda one: one.t()[::2]])
 def test_views_of_transposed_matrices_are_copied(matrix):
     matrix = matrix(torch.randn(33, 70, device="cuda").t())

@@ -1,4 +1,4 @@
-"""patch_peft: a patched model has the results of PEFT's DoRA."""
+"""patch_peft: a patched model has the results of PEFT's DoRA, with errors in 16-bit types that are not larger."""
 
 import copy
 import sys
@@ -7,15 +7,18 @@ import warnings
 import dorajit
 import pytest
 import torch
+import torch.nn.functional as F
 from dorajit.norms import norm
 from torch import nn
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from peft import LoraConfig
-from peft.tuners.lora import dora
+from peft.tuners.lora import LoraLayer, dora
 from peft_models import KINDS, Checkpointed, adapted, assert_same, model_and_input, results
-from perturbed import perturb
+from reference import perturb
+from transformers import CLIPConfig, CLIPModel
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -39,24 +42,6 @@ def test_patched_model_matches_peft_in_float32(device, layer_launches, kind, bia
     # A second run gives the same bits, except for convolutions on a GPU, which are not deterministic.
     assert_same(results(model, x), expected, 0 if device == "cpu" else 1e-5)
     assert layer_launches() == {}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("autocast_adapter", [True, False])
-def test_patched_model_matches_peft_in_bfloat16(device, kind, autocast_adapter):
-    model, x = model_and_input(kind, device, torch.bfloat16, autocast=autocast_adapter)
-    expected = results(model, x)
-    with dorajit.patch_peft(strict=True):
-        assert_same(results(model, x), expected, 6e-2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_patched_model_matches_peft_under_autocast(device, kind):
-    model, x = model_and_input(kind, device, torch.bfloat16)
-    with torch.autocast(device, dtype=torch.bfloat16):
-        expected = results(model, x)
-        with dorajit.patch_peft(strict=True):
-            assert_same(results(model, x), expected, 6e-2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,41 +104,6 @@ def test_merge_and_unmerge_match_peft(device, kind, safe):
         torch.testing.assert_close(model.merge_and_unload()(x), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_norm_after_merge_of_another_adapter_uses_the_merged_weight(device):
-    model = adapted("linear", device)
-    model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=4, init_lora_weights=False))
-    x = model.base_model.model.example(device)
-    perturb(model)
-    def outputs():
-        with torch.no_grad():
-            model.set_adapter("default")
-            first = model(x)
-            layer = model.base_model.model.layer
-            layer.merge(adapter_names=["plain"])
-            layer.merged_adapters.clear()  # the merged weight becomes the base weight
-            return first, model(x)
-    state = copy.deepcopy(model.state_dict())
-    expected = outputs()
-    model.load_state_dict(state)
-    with dorajit.patch_peft(strict=True):
-        torch.testing.assert_close(outputs(), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["linear", "embedding"])
-def test_several_active_adapters_match_peft(device, kind):
-    model = adapted(kind, device)
-    model.add_adapter("other", LoraConfig(use_dora=True, target_modules=["layer"], r=2, use_rslora=True))
-    perturb(model)
-    x = model.base_model.model.example(device)
-    for names in (["default"], ["other"], ["default", "other"]):
-        model.base_model.set_adapter(names)
-        for one in model.parameters():
-            one.requires_grad_(one.is_leaf and any(one is p for n, p in model.named_parameters() if "lora" in n))
-        expected = results(model, x)
-        with dorajit.patch_peft(strict=True):
-            assert_same(results(model, x), expected, 1e-5)
-
-
 def test_nested_patches_can_be_undone_in_any_order(device, layer_launches):
     model = adapted("linear", device)
     x = model.base_model.model.example(device)
@@ -192,16 +142,6 @@ def test_patch_of_one_model_leaves_others_unpatched(device, layer_launches, kind
     assert layer_launches() == {}
     with pytest.raises(ValueError, match="has no DoRA layers"):
         dorajit.patch_peft(nn.Linear(2, 2))
-
-
-def test_patched_model_with_gradient_checkpointing_matches_peft(device, layer_launches):
-    model, x = model_and_input("linear", device)
-    with dorajit.patch_peft():
-        expected = results(model, x)
-        layer_launches()
-        found = results(Checkpointed(model), x)
-        assert layer_launches() == {"norm": 1, "compose_residual": 2, "residual_backward": 1}
-    assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
@@ -266,3 +206,94 @@ def test_layer_makes_few_calls_for_each_operator_that_it_saves(kind, trains):
     with dorajit.patch_peft(strict=True):
         ours = host_work(step)
     assert ours[0] - calls <= 4 * (operators - ours[1]), (ours, calls, operators)
+
+
+# Allowed ratio to PEFT's error: sums in another order may have a slightly larger or smaller error.
+FARTHER = 1.25
+
+
+def errors(found, exact):
+    """The error of each result, relative to its norm."""
+    pairs = [("out", found[0], exact[0]), *((name, one, exact[1][name]) for name, one in found[1].items())]
+    if found[2] is not None:
+        pairs.append(("x", found[2], exact[2]))
+    return {name: ((one.double() - other).norm() / other.norm()).item() for name, one, other in pairs}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("adapter", ["float32", "half"])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_patched_model_errors_are_not_larger_than_those_of_peft(device, kind, dtype, adapter, autocast):
+    model, x = model_and_input(kind, device, dtype, autocast=adapter == "float32")
+    exact = results(copy.deepcopy(model).double(), x.double() if x.is_floating_point() else x)
+    with torch.autocast(device, dtype=dtype, enabled=autocast):
+        theirs_found = results(model, x)
+        with dorajit.patch_peft(strict=True):
+            ours_found = results(model, x)
+    assert ours_found[0].dtype is theirs_found[0].dtype and ours_found[1].keys() == theirs_found[1].keys()
+    theirs, ours = errors(theirs_found, exact), errors(ours_found, exact)
+    # The delta and its sum with the base result are each rounded, by at most half an ulp.
+    rounding = torch.finfo(dtype).eps
+    for name, error in ours.items():
+        assert error <= max(FARTHER * theirs[name], rounding), (name, error, theirs[name])
+
+
+def clip(device):
+    """(CLIP's towers with adapters, the same in float64 without adapters, the inputs of two calls)."""
+    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    base = CLIPModel(CLIPConfig(
+        text_config={**tower, "vocab_size": 99, "max_position_embeddings": 16, "eos_token_id": 98},
+        vision_config={**tower, "image_size": 32, "patch_size": 8}, projection_dim=16)).to(device)
+    plain = copy.deepcopy(base).double()
+    config = peft.LoraConfig(use_dora=True, r=4, lora_alpha=8, target_modules=[
+        "patch_embedding", "position_embedding", "token_embedding", "q_proj", "k_proj", "v_proj", "fc1", "fc2"])
+    # The text ends with the token that CLIP takes its features from. At an earlier position attention has fewer keys, and
+    # at the first one the gradients of q and k are 0, with rounding errors that have no relation to their size.
+    inputs = [{"input_ids": F.pad(torch.randint(98, (4, length), device=device), (0, 1), value=98), "return_loss": True,
+               "pixel_values": torch.randn(4, 3, 32, 32, device=device)} for length in (11, 15)]
+    return perturb(peft.get_peft_model(base, config)), plain, inputs
+
+
+def gradients(call, leaves, inputs):
+    """The gradients of the sum of two calls' losses, so that one graph uses each layer twice."""
+    loss = sum(call(**one).loss for one in inputs)
+    return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()))))
+
+
+def gradients_of_formula(model, plain, inputs):
+    """float64 gradients of layers without adapters and with the weights g (W + s B A), g = magnitude / norm per row.
+    The norm is a constant."""
+    leaves = {name: one.detach().double().requires_grad_() for name, one in model.named_parameters()
+              if one.requires_grad}
+    weights = {}
+    for path, layer in model.base_model.model.named_modules():
+        if not isinstance(layer, LoraLayer):
+            continue
+        a, b, magnitude = (next(leaf for name, leaf in leaves.items() if f".{path}.{part}" in name)
+                           for part in ("lora_A" if layer.lora_A else "lora_embedding_A",
+                                        "lora_B" if layer.lora_B else "lora_embedding_B", "lora_magnitude_vector"))
+        weight = plain.get_submodule(path).weight
+        rows = (weight.flatten(1) if layer.lora_A else weight.T) + (
+            layer.scaling["default"] * b.flatten(1) @ a.flatten(1))
+        rows = magnitude.reshape(-1, 1) / rows.detach().norm(dim=1, keepdim=True) * rows
+        weights[f"{path}.weight"] = rows.view(weight.shape) if layer.lora_A else rows.T
+    return gradients(lambda **one: functional_call(plain, weights, (), one), leaves, inputs)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_gradients_of_clip_are_those_of_the_formula_with_the_patch_and_without(device, checkpointed):
+    model, plain, inputs = clip(device)
+    exact = gradients_of_formula(model, plain, inputs)
+    leaves = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    call = (lambda **one: checkpoint(model, use_reentrant=False, **one)) if checkpointed else model
+    theirs = gradients(call, leaves, inputs)
+    with dorajit.patch_peft(strict=True) as patch:
+        declined = patch.declined
+        ours = gradients(call, leaves, inputs)
+        assert patch.declined == declined
+    assert any("patch_embedding" in name for name in exact) and any("position_embedding" in name for name in exact)
+    for found in (theirs, ours):
+        for name, one in found.items():
+            torch.testing.assert_close(one.double(), exact[name], rtol=0, atol=3e-5 * exact[name].abs().max().item(),
+                                       msg=lambda m, name=name: f"{name}: {m}")

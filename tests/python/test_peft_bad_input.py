@@ -12,7 +12,7 @@ peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install pe
 from dorajit.peft import layers
 from peft import LoraConfig, get_peft_model
 from peft_models import Base, KINDS, adapted, assert_same, model_and_input, results
-from perturbed import perturb
+from reference import perturb
 
 WEIGHTED = ["linear", "conv1d_gpt2", "conv2d", "embedding"]
 

@@ -288,30 +288,25 @@ def test_quantized_weights(device, nodes, is_checkpointed, dropout):
     assert nodes() == 2 + 2 * is_checkpointed
 
 
-def test_a_forward_of_unknown_source_is_left_alone(device, nodes, monkeypatch):
-    class Other(LlamaMLP):
+@pytest.mark.parametrize("factor, text", [
+    (2, None), *((1, text) for text in ("", "a = 1", "class Other:\n    pass", "    )"))])
+def test_a_forward_whose_source_is_unknown_or_has_changed_since_it_was_imported_is_left_alone(
+        device, nodes, monkeypatch, factor, text):
+    class Doubled(LlamaMLP):
         def forward(self, x):
             return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x)) * 2
 
-    monkeypatch.setattr("transformers.models.llama.modeling_llama.LlamaMLP", Other)
+    class Same(LlamaMLP):
+        def forward(self, x):
+            return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+    monkeypatch.setattr("transformers.models.llama.modeling_llama.LlamaMLP", Doubled if factor == 2 else Same)
+    if text is not None:
+        monkeypatch.setattr("inspect.getsource", lambda _: text)
     model = adapted(llama, device)
     expected = step(model)
     with dorajit.patch_peft():
         assert_near(step(model), expected)
-    assert nodes() == 0
-
-
-@pytest.mark.parametrize("text", ["", "a = 1", "class Other:\n    pass", "    )"])
-def test_a_source_that_has_changed_since_it_was_imported_is_unknown(device, nodes, monkeypatch, text):
-    class Other(LlamaMLP):
-        def forward(self, x):
-            return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
-
-    monkeypatch.setattr("transformers.models.llama.modeling_llama.LlamaMLP", Other)
-    monkeypatch.setattr("inspect.getsource", lambda _: text)
-    model = adapted(llama, device)
-    with dorajit.patch_peft():
-        step(model)
     assert nodes() == 0
 
 

@@ -12,9 +12,9 @@ import dorajit
 from dorajit.layers import node, recomputation
 
 
-def layer_and_input(device):
+def layer_and_input(device, **options):
     torch.manual_seed(0)
-    layer = dorajit.nn.DoRALinear(nn.Linear(24, 40, device=device), 4)
+    layer = dorajit.nn.DoRALinear(nn.Linear(24, 40, device=device), 4, **options)
     nn.init.normal_(layer.lora_B.weight)
     return layer, torch.randn(5, 24, device=device, requires_grad=True)
 
@@ -28,11 +28,17 @@ def gradients(layer, x, step):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_gradients_of_a_checkpoint_are_those_without(device, reentrant):
+@pytest.mark.parametrize("layers", [1, 2])
+def test_gradients_of_a_checkpoint_are_those_without(device, layer_launches, layers, reentrant):
     layer, x = layer_and_input(device)
+    if layers == 2:
+        layer = nn.Sequential(layer, nn.Linear(40, 24, device=device), layer_and_input(device)[0])
     wanted = gradients(layer, x, lambda layer, x: layer(x))
     for _ in range(2):
+        layer_launches()
         found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=reentrant))
+        assert layer_launches() == {"norm": layers * (1 + reentrant), "compose_residual": 2 * layers,
+                                    "residual_backward": layers}
         assert all(map(torch.equal, found, wanted))
 
 
@@ -125,27 +131,41 @@ def test_layer_that_a_checkpoint_calls_twice_computes_its_own_norms(device):
     assert torch.equal(*found)
 
 
-@pytest.mark.parametrize("operation", ["_to_copy", "mm", "bmm", "addmm", "empty_like"])
-def test_selective_checkpointing_has_right_gradients(device, operation):
-    layer, x = layer_and_input(device)
+def composed(device):
+    """A layer whose low-rank product is in 16 bits and whose composition is a call of its own."""
+    layer, _ = layer_and_input(device)
     layer.lora_A.bfloat16(), layer.lora_B.bfloat16()
-    layer.forward = functools.partial(_mixed_forward, layer)
+    def forward(x):
+        lora = layer.lora_B(layer.lora_A(x.bfloat16())).float()
+        return dorajit.fused_dora_compose_autograd(lora, layer.base_layer(x), layer.gain(), layer.scaling)
+    layer.forward = forward
+    return layer
 
-    kept = getattr(torch.ops.aten, operation).default
+
+LAYERS = {"plain": lambda device: layer_and_input(device)[0], "composed": composed,
+          "dropout": lambda device: layer_and_input(device, dropout=0.5)[0]}
+
+
+# PyTorch's dropout writes into tensors that the policy "every" saves.
+@pytest.mark.parametrize("kind, saved", [
+    *(("composed", f"aten.{name}.default") for name in ("_to_copy", "mm", "bmm", "addmm", "empty_like")),
+    *((kind, saved) for kind in ("plain", "dropout") for saved in (
+        "aten.zeros.default", "aten.slice.Tensor", "aten.mm.out", "aten.mm.default", "aten.add_.Tensor",
+        "dorajit.row_norms.default")), ("plain", "every")])
+def test_selective_checkpointing_has_right_gradients(device, kind, saved):
+    layer, x = LAYERS[kind](device), layer_and_input(device)[1]
 
     def save(_, called, *args, **kwargs):
-        return CheckpointPolicy.MUST_SAVE if called is kept else CheckpointPolicy.PREFER_RECOMPUTE
+        return CheckpointPolicy.MUST_SAVE if saved in ("every", str(called)) else CheckpointPolicy.PREFER_RECOMPUTE
 
-    wanted = gradients(layer, x, lambda layer, x: layer(x))
+    def seeded(layer, x):
+        torch.manual_seed(3)
+        return layer(x * 1)
+
+    wanted = gradients(layer, x, seeded)
     for _ in range(2):
+        context = functools.partial(create_selective_checkpoint_contexts, save,
+                                    allow_cache_entry_mutation=kind == "composed")
         found = gradients(layer, x, lambda layer, x: checkpoint(
-            layer, x, use_reentrant=False,
-            context_fn=functools.partial(create_selective_checkpoint_contexts, save,
-                                         allow_cache_entry_mutation=True)))
-        assert all(map(torch.equal, found, wanted))
-
-
-def _mixed_forward(layer, x):
-    gain = layer.gain()
-    lora = layer.lora_B(layer.lora_A(x.bfloat16())).float()
-    return dorajit.fused_dora_compose_autograd(lora, layer.base_layer(x), gain, layer.scaling)
+            functools.partial(seeded, layer), x, use_reentrant=False, context_fn=context))
+        torch.testing.assert_close(found, wanted, **({"rtol": 0, "atol": 0} if kind == "composed" else {}))

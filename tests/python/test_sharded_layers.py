@@ -1,10 +1,13 @@
 """Layers with parameters sharded over several ranks, outside of forward passes; refused calls."""
 
 import copy
+import importlib.util
+import os
 
 import dorajit
 import pytest
 import ranks as processes
+import sharded_models as models
 import torch
 from dorajit.operations import gain
 from dorajit.distributed import gather
@@ -218,3 +221,52 @@ def _two_dimensional_mesh(rank, device):
 @processes.on(4)
 def test_layers_on_two_dimensional_meshes_match_one_process(ranks, device, tmp_path):
     processes.run(_two_dimensional_mesh, ranks, device, tmp_path)
+
+
+# --- DeepSpeed ------------------------------------------------------------------------------------
+
+def _zero_outside_of_forward(rank, device):
+    import deepspeed
+    alone = models.model("nn", device)
+    engine = models.zero_engine(models.model("nn", device), 3)
+    layer, whole = engine.module.blocks[0].up, alone.blocks[0].up
+    models.assert_close(layer.weight_norm(), whole.weight_norm())  # weight_norm gathers the parameters
+    models.assert_close(layer.gain().detach(), whole.gain().detach())
+    assert layer.base_layer.weight.ds_status.name == "NOT_AVAILABLE"  # and releases them
+    operands = layer.base_layer.weight, layer.lora_A.weight, layer.lora_B.weight
+    with pytest.raises(ValueError, match="`weight` is a parameter of DeepSpeed ZeRO-3.*"
+                                         "NOT_AVAILABLE.*GatheredParameters"):
+        dorajit.weight_norm(*operands, layer.scaling)
+    with pytest.raises(ValueError, match="`base_layer.weight` is a parameter of DeepSpeed ZeRO-3"):
+        layer.merge()
+    with models.zero_gathered(operands[:1]):
+        with pytest.raises(ValueError, match="`lora_A` is a parameter of DeepSpeed ZeRO-3"):
+            dorajit.weight_norm(*operands, layer.scaling)
+    with models.zero_gathered(operands):
+        models.assert_close(dorajit.weight_norm(*operands, layer.scaling), whole.weight_norm())
+    with models.zero_gathered(layer.parameters(), modifier_rank=0):
+        layer.merge()
+    whole.merge()
+    x = torch.randn(3, 20, device=device)
+    models.assert_close(engine.module.blocks[0].up(x).detach(), whole(x).detach())
+
+    class Partly(deepspeed.zero.GatheredParameters):
+        def __init__(self, parameters):
+            super().__init__(parameters[:1])  # of base_layer.weight, base_layer.bias and others
+    layer, whole = engine.module.blocks[1].up, alone.blocks[1].up
+    complete, deepspeed.zero.GatheredParameters = deepspeed.zero.GatheredParameters, Partly
+    with pytest.raises(ValueError, match="parameters were not gathered.*ALLOW_PARTIAL_GATHER=1"):
+        layer.weight_norm()
+    os.environ["PEFT_DORA_ALLOW_PARTIAL_GATHER"] = "1"
+    dorajit.invalidate_environment()
+    with pytest.raises(ValueError, match="argument `.*` is a parameter of DeepSpeed ZeRO-3"):
+        layer.weight_norm()  # reading a parameter that is not gathered raises
+    Partly.__init__ = lambda self, parameters: complete.__init__(
+        self, [one for one in parameters if one is not layer.base_layer.bias])
+    models.assert_close(layer.weight_norm(), whole.weight_norm())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed: pip install deepspeed")
+@processes.on(2)
+def test_norms_outside_of_forward_gather_or_raise_under_zero(ranks, device, tmp_path):
+    processes.run(_zero_outside_of_forward, ranks, device, tmp_path, DS_ACCELERATOR=device)

@@ -1,7 +1,8 @@
-"""Training with DDP, FSDP1, FSDP2 in several processes matches training in one process."""
+"""Training with DDP, FSDP1, FSDP2 and DeepSpeed ZeRO in several processes matches training in one process."""
 
 import contextlib
 import functools
+import importlib.util
 
 import dorajit
 import pytest
@@ -12,9 +13,10 @@ from dorajit import testing
 from dorajit.layers import explain
 from torch import nn
 
-HAS_PEFT = bool(processes._optional("peft"))
 FAMILIES = ["nn", pytest.param("peft", marks=pytest.mark.skipif(
-    not HAS_PEFT, reason="PEFT is not installed: pip install peft transformers"))]
+    importlib.util.find_spec("peft") is None, reason="PEFT is not installed: pip install peft transformers"))]
+needs_deepspeed = pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None,
+                                     reason="DeepSpeed is not installed: pip install deepspeed")
 
 
 class Engine:
@@ -30,6 +32,12 @@ class Engine:
 
     def __init__(self, made, device):
         self.made = made
+        self.optimizer = torch.optim.SGD(models.trainable(made).values(), lr=0.05)
+
+    def step(self, loss):
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
     def enlarge(self):
         models.enlarge(one for one in self.made.parameters() if not one.requires_grad)
@@ -104,14 +112,38 @@ class FSDP2Leaves(FSDP2):
     leaves = True
 
 
-def _train(rank, device, engine, family, checkpointed, dropout):
-    ranks = torch.distributed.get_world_size()
+class ZeRO2(Engine):
+    stage = 2
+
+    def __init__(self, made, device):
+        self.made = models.zero_engine(made, self.stage)
+
+    def step(self, loss):
+        self.made.backward(loss)
+        self.made.step()
+
+    def enlarge(self):
+        frozen = [one for one in self.made.module.parameters() if not one.requires_grad]
+        with models.zero_gathered(frozen, modifier_rank=0):
+            models.enlarge(frozen)
+
+    def trained(self):
+        found = models.trainable(self.made.module)
+        with models.zero_gathered(found.values()):
+            return {name: one.detach().clone() for name, one in found.items()}
+
+
+class ZeRO3(ZeRO2):
+    stage = 3
+
+
+def _train(device, engine, family, checkpointed, dropout):
+    ranks, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
     patch = dorajit.patch_peft(strict=True) if family == "peft" else contextlib.nullcontext()
     with patch:
         tokens = engine.takes_tokens or family == "nn"
         expected, trained = models.alone(models.model(family, device, False, dropout, tokens=tokens), device, ranks)
         spread = engine(models.model(family, device, checkpointed, dropout, tokens=tokens), device)
-        optimizer = torch.optim.SGD(models.trainable(spread.made).values(), lr=0.05)
         given, before = models.inputs(ranks, device), testing.launch_counts()
         for step in range(models.STEPS):
             if step == models.STEPS - 1:
@@ -119,9 +151,7 @@ def _train(rank, device, engine, family, checkpointed, dropout):
             torch.manual_seed(100 * step + rank)
             out = spread.made(given[step][rank])
             models.assert_close(out.detach(), expected[step][rank])
-            out.square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            spread.step(out.square().mean())
         after = testing.launch_counts()
         composed = sum(after[op] - before[op] for op in ("compose_inner", "compose_residual", "compose_low_rank"))
         assert composed == models.STEPS * (tokens + 4 + 4 * checkpointed), "some layers did not run natively"
@@ -132,16 +162,17 @@ def _train(rank, device, engine, family, checkpointed, dropout):
             models.assert_close(found[name], one)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("checkpointed", [False, True], ids=["kept", "checkpointed"])
-@pytest.mark.parametrize("engine", [DDP, FSDP1, FSDP1Leaves, FSDP2, FSDP2Leaves])
-@processes.on(2)
-def test_sharded_training_matches_one_process(engine, family, checkpointed, ranks, device, tmp_path):
-    processes.run(_train, ranks, device, tmp_path, engine, family, checkpointed, 0.0)
+def _train_each_way(rank, device, engine, family):
+    """In one start of the ranks, which takes longer than training."""
+    checkpointed = engine in (FSDP1Leaves, FSDP2Leaves)
+    for options in ((False, 0.0), (True, 0.0), (checkpointed, 0.5)):
+        _train(device, engine, family, *options)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("engine", [FSDP1, FSDP1Leaves, FSDP2Leaves])
+@pytest.mark.parametrize("engine", [DDP, FSDP1, FSDP1Leaves, FSDP2, FSDP2Leaves,
+                                    *(pytest.param(one, marks=needs_deepspeed) for one in (ZeRO2, ZeRO3))])
 @processes.on(2)
-def test_sharded_training_with_dropout_matches_one_process(engine, family, ranks, device, tmp_path):
-    processes.run(_train, ranks, device, tmp_path, engine, family, engine is not FSDP1, 0.5)
+def test_sharded_training_matches_one_process(engine, family, ranks, device, tmp_path):
+    """Without options, with gradient checkpointing, and with dropout."""
+    processes.run(_train_each_way, ranks, device, tmp_path, engine, family, DS_ACCELERATOR=device)
