@@ -93,9 +93,9 @@ TEST(ManyColdProcesses, ThreadsOfManyProcessesTuneEachProblemOnce) {
     sum.tuned_problems += one.counts.tuned_problems;
     sum.compilations += one.counts.compilations;
   }
+  for (const auto& config : seen.front().configs) EXPECT_NE(config.front(), '\0');
   ::munmap(shared, size);
   EXPECT_EQ(sum.tuned_problems, kProblems);
-  for (const auto& config : seen.front().configs) EXPECT_NE(config.front(), '\0');
   std::int64_t artifacts = 0;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(folder.file("artifacts"))) {
