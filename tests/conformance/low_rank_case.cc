@@ -1,5 +1,3 @@
-#include "tests/conformance/low_rank_case.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,6 +9,7 @@
 #include "kernel_templates/compose_low_rank_config.h"
 #include "runtime/launch/problem.h"
 #include "tests/conformance/guarded_tensor.h"
+#include "tests/conformance/matrix_cases.h"
 
 namespace dorajit::tests {
 namespace {
@@ -33,7 +32,7 @@ double rounding_of(ElementType type) {
 
 class Call {
  public:
-  Call(const LowRankTypes& types, const LowRankCase& one) : case_(one) {
+  Call(const Types& types, const LowRankCase& one) : case_(one) {
     variant_.operation = &kernels::operation("compose_low_rank");
     std::ranges::copy(types, variant_.types.begin());
     const auto add = [&](std::int64_t rows, std::int64_t columns) {
@@ -218,9 +217,8 @@ class Call {
 
 }  // namespace
 
-CaseOutcome run_low_rank(device::Device& device, launch::KernelCache& kernels,
-                         const LowRankTypes& types, const LowRankCase& one, SpaceKind space,
-                         const Slice& slice) {
+CaseOutcome run_case(device::Device& device, launch::KernelCache& kernels, const Types& types,
+                     const LowRankCase& one, SpaceKind space, const Slice& slice) {
   return run_every_config(device, kernels, Call(types, one),
                           std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space,
                           slice);

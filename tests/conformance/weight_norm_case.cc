@@ -1,5 +1,3 @@
-#include "tests/conformance/weight_norm_case.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -13,6 +11,7 @@
 #include "kernel_templates/sizes.h"
 #include "runtime/launch/problem.h"
 #include "tests/conformance/guarded_tensor.h"
+#include "tests/conformance/matrix_cases.h"
 
 namespace dorajit::tests {
 namespace {
@@ -40,7 +39,7 @@ Layout layout_of(const WeightNormCase& one) {
 
 class Call {
  public:
-  Call(const std::vector<ElementType>& types, const WeightNormCase& one) : case_(one) {
+  Call(const Types& types, const WeightNormCase& one) : case_(one) {
     variant_.operation = &kernels::operation("weight_norm");
     is_double_ = types.front() == ElementType::kFloat64;
     std::ranges::copy(types, variant_.types.begin());
@@ -233,9 +232,8 @@ class Call {
 
 }  // namespace
 
-CaseOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
-                            const std::vector<ElementType>& types, const WeightNormCase& one,
-                            kernels::SpaceKind space, const Slice& slice) {
+CaseOutcome run_case(device::Device& device, launch::KernelCache& kernels, const Types& types,
+                     const WeightNormCase& one, kernels::SpaceKind space, const Slice& slice) {
   return run_every_config(device, kernels, Call(types, one),
                           std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space,
                           slice);

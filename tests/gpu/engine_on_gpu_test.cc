@@ -1,11 +1,9 @@
 // The engine on an NVIDIA GPU, from cold cache to launch.
-#include <stdlib.h>
-
 #include <chrono>
-#include <filesystem>
 #include <thread>
 
 #include "autotune/engine_factory.h"
+#include "tests/fakes/temporary_directory.h"
 #include "tests/gpu/gpu_fixture.h"
 
 namespace dorajit::tests {
@@ -29,9 +27,6 @@ class EngineOnGpu : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    char pattern[] = "/tmp/dorajit-gpu-test-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern), nullptr);
-    folder_ = pattern;
     for (auto& buffer : buffers_) {
       auto made = device_->allocate(kRows * kCols * 4);
       ASSERT_TRUE(made);
@@ -40,13 +35,9 @@ class EngineOnGpu : public GpuTest {
     }
   }
 
-  void TearDown() override {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
-  }
-
   autotune::EngineParts make_parts(TunePolicy policy = TunePolicy::kFirstUse) {
     Settings settings = *Settings::from_environment();
-    settings.cache_dir = folder_.string();
+    settings.cache_dir = folder_.path();
     settings.tune_policy = policy;
     return autotune::make_engine(settings);
   }
@@ -70,7 +61,7 @@ class EngineOnGpu : public GpuTest {
 
   std::array<TensorView, 4> operands() const { return {view(0), view(1), view(2, 1), view(3)}; }
 
-  std::filesystem::path folder_;
+  cache::TemporaryDirectory folder_;
   std::array<std::unique_ptr<device::Buffer>, 4> buffers_;
 };
 

@@ -4,20 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/launch/kernel_cache.h"
+#include "tests/conformance/cpu_kernels.h"
 #include "tests/fakes/memory_artifact_store.h"
 
 namespace dorajit::tests {
-
-inline std::string join(const std::vector<std::string>& lines) {
-  return std::accumulate(lines.begin(), lines.end(), std::string(),
-                         [](std::string text, const auto& line) { return text + line + "\n"; });
-}
 
 class GpuTest : public testing::Test {
  protected:

@@ -2,7 +2,7 @@
 #include "autotune/search/scratch_operands.h"
 #include "kernel_templates/config.h"
 #include "kernel_templates/sizes.h"
-#include "runtime/device/cpu/cpu_device.h"
+#include "tests/conformance/cpu_kernels.h"
 #include "tests/conformance/parallel_for.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -51,12 +51,6 @@ class SameBitsAsCpu : public GpuTest {
     ASSERT_TRUE(gpu_bytes) << gpu_bytes.error().message;
     ASSERT_TRUE(cpu_bytes) << cpu_bytes.error().message;
     EXPECT_TRUE(*gpu_bytes == *cpu_bytes) << to_text(variant) << " " << to_text(on_gpu->config);
-  }
-
-  static Settings without_compiler() {
-    Settings settings;
-    settings.host_compiler = "none";
-    return settings;
   }
 
   device::CpuDevice cpu_;

@@ -38,15 +38,7 @@ class HostileCalls : public CAbiTest {
   }
 
   void expect_composes(std::int64_t cols) {
-    const EngineHandle engine = make_engine(&options_);
-    SampleCompose call(4, cols);
-    const Outcome outcome = call.run(engine.get());
-    ASSERT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(4 * cols); ++i) {
-      const auto column = i % static_cast<std::size_t>(cols);
-      ASSERT_EQ(call.out.get(i),
-                plain_compose(call.lora.get(i), call.base.get(i), call.gain.get(column), 2));
-    }
+    SampleCompose(4, cols).expect_right(make_engine(&options_).get());
   }
 
   std::vector<std::string> files() const {
@@ -69,46 +61,37 @@ class HostileCalls : public CAbiTest {
   int moved_ = 0;
 };
 
-TEST_F(HostileCalls, SucceedWithFoldersThatOthersMayWrite) {
-  apply_to_all(What::kMode, 0777, folders_);
+struct Attack {
+  const char* name;
+  What what;
+  unsigned mode = 0;
+  bool is_on_files = false;
+};
+
+// GoogleTest finds it by this name. NOLINTNEXTLINE(readability-identifier-naming)
+void PrintTo(const Attack& one, std::ostream* out) { *out << one.name; }
+
+class HostileCallsTo : public HostileCalls, public testing::WithParamInterface<Attack> {};
+
+TEST_P(HostileCallsTo, Succeed) {
+  const Attack& attack = GetParam();
+  if (attack.what == What::kOwner && !hostile::is_root()) {
+    GTEST_SKIP() << "only root can give files away";
+  }
+  apply_to_all(attack.what, attack.mode, attack.is_on_files ? files() : folders_);
   expect_calls_to_succeed();
 }
 
-TEST_F(HostileCalls, SucceedWithFoldersOfAnotherUser) {
-  if (!hostile::is_root()) GTEST_SKIP() << "only root can give files away";
-  apply_to_all(What::kOwner, 0, folders_);
-  expect_calls_to_succeed();
-}
-
-TEST_F(HostileCalls, SucceedWithLinkedFolders) {
-  apply_to_all(What::kLink, 0, folders_);
-  expect_calls_to_succeed();
-}
-
-TEST_F(HostileCalls, SucceedWithFifosInPlaceOfFolders) {
-  apply_to_all(What::kFifo, 0600, folders_);
-  expect_calls_to_succeed();
-}
-
-TEST_F(HostileCalls, SucceedWithFilesThatOthersMayWrite) {
-  apply_to_all(What::kMode, 0666, files());
-  expect_calls_to_succeed();
-}
-
-TEST_F(HostileCalls, SucceedWithFifosInPlaceOfFiles) {
-  apply_to_all(What::kFifo, 0600, files());
-  expect_calls_to_succeed();
-}
-
-TEST_F(HostileCalls, SucceedWithFoldersInPlaceOfFiles) {
-  apply_to_all(What::kDirectory, 0, files());
-  expect_calls_to_succeed();
-}
-
-TEST_F(HostileCalls, SucceedWithEndlessFiles) {
-  apply_to_all(What::kEndless, 0, files());
-  expect_calls_to_succeed();
-}
+INSTANTIATE_TEST_SUITE_P(Attacks, HostileCallsTo,
+                         testing::Values(Attack{"FoldersThatOthersMayWrite", What::kMode, 0777},
+                                         Attack{"FoldersOfAnotherUser", What::kOwner},
+                                         Attack{"LinkedFolders", What::kLink},
+                                         Attack{"FifosInPlaceOfFolders", What::kFifo, 0600},
+                                         Attack{"FilesThatOthersMayWrite", What::kMode, 0666, true},
+                                         Attack{"FifosInPlaceOfFiles", What::kFifo, 0600, true},
+                                         Attack{"FoldersInPlaceOfFiles", What::kDirectory, 0, true},
+                                         Attack{"EndlessFiles", What::kEndless, 0, true}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace dorajit::bindings

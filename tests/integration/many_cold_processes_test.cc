@@ -1,12 +1,12 @@
 // 64 processes with several threads that start at once on one cold cache directory. Uses only the
 // public interface.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <dorajit/dorajit.hpp>
@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/fakes/temporary_directory.h"
+
 namespace dorajit {
 namespace {
 
@@ -22,6 +24,8 @@ namespace {
 struct Seen {
   int wrong = -1;  // number of wrong elements; -1: the process did not finish
   Statistics counts{};
+  // The config of each problem: those of all processes are the same.
+  std::array<std::array<char, 64>, 2> configs{};
 };
 
 // One call of each problem on each of two threads; returns the number of wrong elements.
@@ -51,10 +55,9 @@ int compose_on_threads(Engine& engine) {
 TEST(ManyColdProcesses, ThreadsOfManyProcessesTuneEachProblemOnce) {
   constexpr int kMany = 64;
   constexpr int kProblems = 2;
-  char pattern[] = "/tmp/dorajit-test-XXXXXX";
-  const std::filesystem::path folder = mkdtemp(pattern);
+  const cache::TemporaryDirectory folder;
   Options options;
-  options.cache_dir = folder.string();
+  options.cache_dir = folder.path();
   options.tune_policy = TunePolicy::kFirstUse;
   options.tune_seconds = 0.2;
   const auto size = kMany * sizeof(Seen);
@@ -70,6 +73,10 @@ TEST(ManyColdProcesses, ThreadsOfManyProcessesTuneEachProblemOnce) {
       Engine engine(options);
       const int wrong = compose_on_threads(engine);
       mine.counts = engine.statistics();
+      for (const Explanation& plan : engine.plans()) {
+        const std::size_t problem = plan.problem.contains("/c96/") ? 0 : 1;
+        plan.config.copy(mine.configs.at(problem).data(), 63);
+      }
       mine.wrong = wrong;
     } catch (const Error& error) {
       std::fprintf(stderr, "%s\n", error.what());
@@ -82,13 +89,16 @@ TEST(ManyColdProcesses, ThreadsOfManyProcessesTuneEachProblemOnce) {
   for (const Seen& one : seen) {
     EXPECT_EQ(one.wrong, 0);
     EXPECT_EQ(one.counts.builtin_kernels, 0);
+    EXPECT_EQ(one.configs, seen.front().configs);
     sum.tuned_problems += one.counts.tuned_problems;
     sum.compilations += one.counts.compilations;
   }
+  for (const auto& config : seen.front().configs) EXPECT_NE(config.front(), '\0');
   ::munmap(shared, size);
   EXPECT_EQ(sum.tuned_problems, kProblems);
   std::int64_t artifacts = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "artifacts")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(folder.file("artifacts"))) {
     artifacts += entry.is_regular_file() ? 1 : 0;
   }
   // Two problems of one variant may be tuned concurrently, so a kernel may be compiled twice.
@@ -104,7 +114,6 @@ TEST(ManyColdProcesses, ThreadsOfManyProcessesTuneEachProblemOnce) {
     EXPECT_EQ(engine.statistics().compilations, 0);
     EXPECT_EQ(engine.statistics().tuned_problems, 0);
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,26 +1,15 @@
-// Every operation on the CPU device: every bit, with compiled and with built-in kernels.
+// Every operation on the CPU device, also with random calls: every bit, with compiled and with
+// built-in kernels.
 #include "tests/conformance/op_conformance.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
-#include "runtime/device/cpu/cpu_device.h"
-#include "tests/fakes/memory_artifact_store.h"
+#include "tests/conformance/cpu_kernels.h"
+#include "tests/conformance/random_cases.h"
 
 namespace dorajit::tests {
 namespace {
-
-std::string join(const std::vector<std::string>& lines) {
-  return std::accumulate(lines.begin(), lines.end(), std::string(),
-                         [](std::string text, const auto& line) { return text + line + "\n"; });
-}
-
-Settings without_compiler() {
-  Settings settings;
-  settings.host_compiler = "none";
-  return settings;
-}
 
 // These lists are limited, because compilations are slow.
 constexpr std::size_t kSampledMixes = 16;
@@ -28,7 +17,7 @@ constexpr std::size_t kSampledMixesOfBackward = 12;
 constexpr std::size_t kFewMixes = 4;
 constexpr std::size_t kManyMixes = 80;
 
-class OpsOnCpu : public testing::Test {
+class OpsOnCpu : public CpuKernelsTest {
  protected:
   void check_compiled(const Variants& variants, Configs configs, CaseList list) {
     const auto failures = check_op(device_, compiled_, variants, configs, list);
@@ -42,12 +31,6 @@ class OpsOnCpu : public testing::Test {
     EXPECT_TRUE(failures.empty()) << join(failures);
     EXPECT_EQ(statistics_.compilations, 0);
   }
-
-  device::CpuDevice device_;
-  Statistics statistics_;
-  MemoryArtifactStore artifacts_;
-  launch::KernelCache compiled_{Settings{}, &artifacts_, statistics_};
-  launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
 };
 
 TEST_F(OpsOnCpu, SlicesTogetherRunEveryKernel) {
@@ -66,39 +49,10 @@ TEST_F(OpsOnCpu, ComposeIsExactForEveryTypeMix) {
   check_compiled(kernels::all_variants(kernels::operation("compose")), Configs::kOneInTurn,
                  CaseList::kAll);
 }
-TEST_F(OpsOnCpu, ComposePerRowIsExactForSampledMixes) {
-  check_compiled(in_both_broadcasts(sampled_mixes(kernels::operation("compose"), kSampledMixes)),
-                 Configs::kOneInTurn, CaseList::kAll);
-}
-TEST_F(OpsOnCpu, ComposeInnerIsExactForSampledMixes) {
-  check_compiled(
-      in_both_broadcasts(sampled_mixes(kernels::operation("compose_inner"), kSampledMixes)),
-      Configs::kOneInTurn, CaseList::kAll);
-}
-TEST_F(OpsOnCpu, NormAssemblyIsExactForSampledMixes) {
-  check_compiled(sampled_mixes(kernels::operation("norm_assembly"), kSampledMixes),
-                 Configs::kOneInTurn, CaseList::kAll);
-}
 TEST_F(OpsOnCpu, BackwardIsExactForSampledMixesAndEverySubsetOfOutputs) {
   check_compiled(in_both_broadcasts(with_every_subset(
                      sampled_mixes(kernels::operation("backward"), kSampledMixesOfBackward))),
                  Configs::kOneInTurn, CaseList::kFew);
-}
-TEST_F(OpsOnCpu, ResidualFormsAreExactForSampledMixes) {
-  for (const std::string_view op :
-       {"compose_residual", "residual_backward", "magnitude_backward"}) {
-    check_compiled(
-        in_both_broadcasts(with_every_subset(sampled_mixes(kernels::operation(op), kFewMixes))),
-        Configs::kOneInTurn, CaseList::kFew);
-  }
-}
-TEST_F(OpsOnCpu, GatedActivationsAreExactForSampledMixes) {
-  for (const std::string_view op : {"gated_silu", "gated_gelu", "gated_gelu_tanh",
-                                    "gated_silu_backward", "gated_gelu_tanh_backward"}) {
-    check_compiled(
-        in_both_broadcasts(with_every_subset(sampled_mixes(kernels::operation(op), kFewMixes))),
-        Configs::kOneInTurn, CaseList::kFew);
-  }
 }
 TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpaceIsExact) {
   for (const std::string_view op : {"compose", "compose_inner", "backward"}) {
@@ -120,6 +74,51 @@ TEST_F(OpsOnCpu, BuiltinKernelsAreExactForPlainMixesInEveryCase) {
     check_builtin(in_both_broadcasts(plain_forms(*one)),
                   one->num_sums() > 1 ? CaseList::kFew : CaseList::kAll);
   }
+}
+
+class OpOnCpu : public OpsOnCpu, public testing::WithParamInterface<std::string_view> {};
+class OpWithManyFormsOnCpu : public OpOnCpu {};
+
+INSTANTIATE_TEST_SUITE_P(Operations, OpOnCpu,
+                         testing::Values("compose", "compose_inner", "norm_assembly"));
+INSTANTIATE_TEST_SUITE_P(Operations, OpWithManyFormsOnCpu,
+                         testing::Values("compose_residual", "residual_backward",
+                                         "magnitude_backward", "gated_silu", "gated_gelu",
+                                         "gated_gelu_tanh", "gated_silu_backward",
+                                         "gated_gelu_tanh_backward"));
+
+TEST_P(OpOnCpu, IsExactForSampledMixes) {
+  check_compiled(in_both_broadcasts(sampled_mixes(kernels::operation(GetParam()), kSampledMixes)),
+                 Configs::kOneInTurn, CaseList::kAll);
+}
+TEST_P(OpWithManyFormsOnCpu, IsExactForSampledMixes) {
+  check_compiled(in_both_broadcasts(
+                     with_every_subset(sampled_mixes(kernels::operation(GetParam()), kFewMixes))),
+                 Configs::kOneInTurn, CaseList::kFew);
+}
+
+// Limited, because compilations are slow.
+Variants compiled_variants() {
+  Variants variants = in_both_broadcasts({plain_mixes(kernels::operation("backward"))[0],
+                                          plain_mixes(kernels::operation("backward"))[1],
+                                          plain_mixes(kernels::operation("compose_inner"))[5]});
+  for (const kernels::Variant& variant :
+       with_only_the_sum(in_both_broadcasts({plain_mixes(kernels::operation("backward"))[1]}))) {
+    variants.push_back(variant);
+  }
+  return variants;
+}
+
+class RandomCases : public CpuKernelsTest {};
+
+TEST_F(RandomCases, AreExactWithBuiltinKernels) {
+  EXPECT_THAT(check_random_cases(device_, builtin_, 1, 1000), testing::IsEmpty());
+}
+
+TEST_F(RandomCases, AreExactWithCompiledKernels) {
+  EXPECT_THAT(check_random_cases(device_, compiled_, 1000, 80, compiled_variants()),
+              testing::IsEmpty());
+  EXPECT_EQ(statistics_.builtin_kernels, 0);
 }
 
 }  // namespace

@@ -9,42 +9,15 @@
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
+#include "tests/variants.h"
 
 namespace dorajit::kernels {
 namespace {
 
 using enum ElementType;
 
-Variant low_rank(ElementType factor, ElementType result) {
-  return {.operation = &operation("compose_low_rank"),
-          .types = {factor, factor, result, kFloat32, kAbsent, result, kAbsent}};
-}
-
-SpaceTraits gpu(int architecture) {
-  return {.kind = DeviceKind::kCuda, .processors = 132, .architecture = architecture};
-}
-
-constexpr SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 6};
-
-TEST(LowRankConfigs, SpacesContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
-  for (const Variant& variant : {low_rank(kBfloat16, kBfloat16), low_rank(kFloat16, kFloat32)}) {
-    for (const SpaceTraits& traits : {gpu(80), gpu(86), gpu(90), gpu(100), gpu(120), kCpu}) {
-      for (const int width : {1, 2, 4, 8}) {
-        for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
-          const auto space = config_space(variant, traits, width, kind);
-          ASSERT_FALSE(space.empty());
-          EXPECT_EQ(space.front(), default_config(variant, traits, width));
-          for (const Config& config : space) {
-            EXPECT_EQ(why_config_is_invalid(variant, traits, config), "") << to_text(config);
-            EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
-            EXPECT_LE(config['v'], width);
-            EXPECT_EQ(parse_config(to_text(config)), config);
-          }
-        }
-      }
-    }
-  }
-}
+using tests::gpu;
+using tests::low_rank;
 
 TEST(LowRankConfigs, EveryRankHasAValidDefaultAndCandidates) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
@@ -65,15 +38,10 @@ TEST(LowRankConfigs, EveryRankHasAValidDefaultAndCandidates) {
   }
 }
 
-// The instructions of the space's configs for those sizes.
 std::set<int> instructions(const Variant& variant, int architecture, int width,
                            const Sizes& sizes) {
-  std::set<int> found;
-  for (const Config& config :
-       config_space(variant, gpu(architecture), width, SpaceKind::kComprehensive, sizes)) {
-    found.insert(config['i']);
-  }
-  return found;
+  return tests::instructions_of(
+      config_space(variant, gpu(architecture), width, SpaceKind::kComprehensive, sizes));
 }
 
 TEST(LowRankConfigs, SizesAlignmentAndArchitectureDetermineTheInstruction) {

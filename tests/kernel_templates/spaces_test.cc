@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string>
 
 #include "kernel_templates/config.h"
 #include "kernel_templates/templates/streaming_configs.h"
@@ -37,17 +39,24 @@ void check_space(const Variant& variant, const SpaceTraits& traits, int width, S
   const auto space = config_space(variant, traits, width, kind);
   ASSERT_FALSE(space.empty());
   EXPECT_EQ(space.front(), default_config(variant, traits, width));
+  const bool has_formula = !variant.operation->formula.empty();
+  std::set<std::string> texts;
   for (const Config& config : space) {
-    EXPECT_TRUE(is_valid(variant, config, traits.kind)) << to_text(config);
+    if (has_formula) {
+      EXPECT_TRUE(is_valid(variant, config, traits.kind)) << to_text(config);
+    } else {
+      EXPECT_EQ(why_config_is_invalid(variant, traits, config), "") << to_text(config);
+    }
     EXPECT_LE(config[kVectorWidth], width);
-    EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
+    EXPECT_EQ(parse_config(to_text(config)), config);
+    EXPECT_TRUE(texts.insert(to_text(config)).second) << to_text(config) << " is there twice";
   }
-  if (kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMaxSlimConfigs);
+  if (has_formula && kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMaxSlimConfigs);
 }
 
 TEST(Spaces, ContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
   for (const Operation* op : all_operations()) {
-    if (op->formula.empty()) continue;  // its template has tests of its own
+    if (op->formula.empty()) continue;
     for (const Variant& variant : tests::in_both_broadcasts(tests::plain_forms(*op))) {
       for (const SpaceTraits& traits : {kGpu, kCpu, kSmallCpu, kLargeCpu}) {
         for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
@@ -56,6 +65,31 @@ TEST(Spaces, ContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
           EXPECT_LT(config_space(variant, traits, width, SpaceKind::kSlim).size(),
                     config_space(variant, traits, width, SpaceKind::kComprehensive).size());
         }
+      }
+    }
+  }
+}
+
+TEST(Spaces, OfMatricesContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
+  using enum ElementType;
+  for (const Variant& variant :
+       {tests::low_rank(kBfloat16, kBfloat16), tests::low_rank(kFloat16, kFloat32),
+        tests::weight_norm(kBfloat16, kBfloat16, kBfloat16),
+        tests::weight_norm(kFloat32, kFloat16, kFloat16),
+        tests::weight_norm(kBfloat16, kFloat32, kFloat32),
+        tests::weight_norm(kFloat64, kFloat64, kFloat64)}) {
+    const bool is_norm = variant.operation->name == "weight_norm";
+    for (const int architecture : {75, 80, 86, 90, 100, 120, 0}) {
+      if (architecture == 75 && !is_norm) continue;  // it has no tensor cores for bfloat16
+      const SpaceTraits traits = architecture == 0 ? kCpu : tests::gpu(architecture);
+      for (const int width : {1, 2, 4, 8}) {
+        check_space(variant, traits, width, SpaceKind::kSlim);
+        check_space(variant, traits, width, SpaceKind::kComprehensive);
+        if (!is_norm) continue;
+        EXPECT_EQ(why_config_is_invalid(variant, traits, width, {4096, 4096, 1024},
+                                        default_config(variant, traits, width)),
+                  "")
+            << "the default supports every rank";
       }
     }
   }

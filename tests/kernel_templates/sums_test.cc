@@ -122,17 +122,29 @@ TEST(SumLayout, RowsOfAChannelAreSplitBySamplesOrColumns) {
 }
 
 TEST(SumLayout, WorkspaceFitsEveryConfigAndIsAtMostAPercentOfTheMatrices) {
-  constexpr std::int64_t kBfloat16Bytes = 2;
-  for (const std::int64_t rows : {1, 8, 255, 256, 257, 300, 512, 4096, 4133, 100000}) {
-    for (const std::int64_t cols : {1, 3, 49, 128, 129, 255, 256, 257, 4096, 4097, 70000}) {
-      for (const Broadcast broadcast : {Broadcast::kPerColumn, Broadcast::kPerRow}) {
-        const std::int64_t channels = broadcast == Broadcast::kPerColumn ? cols : 1;
-        const std::int64_t bytes = sum_workspace_bytes(broadcast, rows, cols, channels, 4);
-        EXPECT_LE(bytes * 100, 2 * rows * cols * kBfloat16Bytes) << rows << " x " << cols;
-        for (const std::int64_t height : {256, 512, 2048}) {
-          const std::int64_t count = sum_layout(broadcast, rows, cols, channels, height).count();
-          if (count > 1) EXPECT_LE(count * channels * 4, bytes) << rows << " x " << cols;
-        }
+  const auto check = [](Broadcast broadcast, std::int64_t rows, std::int64_t cols,
+                        std::int64_t channels) {
+    // Matrices of bfloat16 with sums in float32, and of float64.
+    for (const auto& [element_bytes, sum_bytes] : {std::pair{2, 4}, {8, 8}}) {
+      const std::int64_t bytes = sum_workspace_bytes(broadcast, rows, cols, channels, sum_bytes);
+      EXPECT_LE(bytes * 100, 2 * rows * cols * element_bytes) << rows << " x " << cols;
+      for (const std::int64_t height : {256, 512, 2048}) {
+        const std::int64_t count = sum_layout(broadcast, rows, cols, channels, height).count();
+        if (count > 1) EXPECT_LE(count * channels * sum_bytes, bytes) << rows << " x " << cols;
+      }
+    }
+  };
+  for (const std::int64_t rows :
+       {1, 8, 255, 256, 257, 258, 300, 511, 512, 513, 1000, 4096, 4133, 65537, 100000, 1 << 20}) {
+    for (const std::int64_t cols : {1, 2, 3, 49, 63, 128, 129, 255, 256, 257, 4096, 4097, 70000}) {
+      check(Broadcast::kPerColumn, rows, cols, cols);
+      check(Broadcast::kPerRow, rows, cols, 1);
+    }
+  }
+  for (const std::int64_t samples : {1, 2, 3, 5, 9, 17, 32, 129, 257, 1025}) {
+    for (const std::int64_t side : {1, 2, 3, 7, 11, 12, 16, 17, 64, 65, 91}) {
+      for (const std::int64_t channels : {1, 3, 512}) {
+        check(Broadcast::kPerRow, samples * channels, side * side, channels);
       }
     }
   }

@@ -8,56 +8,18 @@
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
 #include "kernel_templates/weight_norm_config.h"
+#include "tests/variants.h"
 
 namespace dorajit::kernels {
 namespace {
 
 using enum ElementType;
 
-Variant weight_norm(ElementType weight, ElementType a, ElementType b) {
-  Variant variant{.operation = &operation("weight_norm"),
-                  .types = {weight, a, b, kAbsent, kFloat32, kAbsent, kAbsent}};
-  if (weight == kFloat64) variant.types[4] = kFloat64;
-  return variant;
-}
-
-SpaceTraits gpu(int architecture) {
-  return {.kind = DeviceKind::kCuda, .processors = 132, .architecture = architecture};
-}
-
-constexpr SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 6};
-constexpr Sizes kLargestRank = {4096, 4096, 1024};
+using tests::gpu;
+using tests::weight_norm;
 
 std::set<int> instructions(const Variant& variant, const SpaceTraits& traits, int width) {
-  std::set<int> found;
-  for (const Config& config : config_space(variant, traits, width, SpaceKind::kComprehensive)) {
-    found.insert(config['i']);
-  }
-  return found;
-}
-
-TEST(WeightNormConfigs, SpacesContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
-  for (const Variant& variant :
-       {weight_norm(kBfloat16, kBfloat16, kBfloat16), weight_norm(kFloat32, kFloat16, kFloat16),
-        weight_norm(kBfloat16, kFloat32, kFloat32), weight_norm(kFloat64, kFloat64, kFloat64)}) {
-    for (const SpaceTraits& traits : {gpu(75), gpu(80), gpu(86), gpu(90), gpu(120), kCpu}) {
-      for (const int width : {1, 2, 4, 8}) {
-        for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
-          const auto space = config_space(variant, traits, width, kind);
-          ASSERT_FALSE(space.empty());
-          EXPECT_EQ(space.front(), default_config(variant, traits, width));
-          EXPECT_EQ(why_config_is_invalid(variant, traits, width, kLargestRank, space.front()), "")
-              << "the default supports every rank";
-          for (const Config& config : space) {
-            EXPECT_EQ(why_config_is_invalid(variant, traits, config), "") << to_text(config);
-            EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
-            EXPECT_LE(config['v'], width);
-            EXPECT_EQ(parse_config(to_text(config)), config);
-          }
-        }
-      }
-    }
-  }
+  return tests::instructions_of(config_space(variant, traits, width, SpaceKind::kComprehensive));
 }
 
 TEST(WeightNormConfigs, TypesAndArchitectureDetermineTheInstruction) {

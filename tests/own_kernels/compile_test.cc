@@ -15,7 +15,8 @@
 #include "kernel_templates/spaces.h"
 #include "own_kernels/kernel.h"
 #include "runtime/compile/nvrtc_compiler.h"
-#include "tests/own_kernels/descriptions.h"
+#include "tests/fakes/results.h"
+#include "tests/own_kernels/made_kernels.h"
 #include "tests/own_kernels/nvrtc_here.h"
 
 namespace dorajit::own_kernels {
@@ -24,8 +25,13 @@ namespace {
 using compile::CompileRequest;
 using kernels::ElementType;
 using testing::HasSubstr;
+using tests::error_of;
 using tests::Json;
 using tests::swiglu;
+using tests::value_of;
+using tests::with;
+
+constexpr const char* kConfig = "BLOCK=256-VEC=4";
 
 class OwnKernelCompileTest : public testing::Test {
  protected:
@@ -36,38 +42,36 @@ class OwnKernelCompileTest : public testing::Test {
   }
 
   static CompileRequest request(const Json& json, ElementType type, const char* config) {
-    const auto kernel = make_kernel(json.dump());
-    if (!kernel) throw std::runtime_error(kernel.error().message);
-    kernels::Variant variant{.operation = *kernel};
-    for (std::size_t i = 0; i < (*kernel)->operands.size(); ++i) variant.types[i] = type;
-    return {.variant = variant,
-            .config = kernels::parse_config(config).value_or(kernels::Config{}),
+    return {.variant = tests::variant_of(tests::made(json), type),
+            .config = kernels::parse_config(config).value(),
             .target = compile::cuda_target(9, 0)};
   }
 
   Result<Artifact> compile(const Json& json, ElementType type = ElementType::kFloat32,
-                           const char* config = "BLOCK=256-VEC=4") {
+                           const char* config = kConfig) {
     return compiler_->compile(request(json, type, config));
+  }
+
+  void expect_compiles(const Json& json, ElementType type = ElementType::kFloat32) {
+    EXPECT_NE(value_of(compile(json, type)).code, "");
   }
 
   std::unique_ptr<compile::NvrtcCompiler> compiler_;
 };
 
 TEST_F(OwnKernelCompileTest, EntryIsItsSymbol) {
-  const auto artifact = compile(swiglu());
-  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
-  EXPECT_THAT(artifact->code, testing::StartsWith("\x7f"
-                                                  "ELF"));
-  EXPECT_THAT(artifact->entry, testing::StartsWith("_Z6swigluILi256ELi4EE"));
-  EXPECT_THAT(artifact->code, HasSubstr(artifact->entry));
-  EXPECT_GT(artifact->resources.registers, 0);
+  const Artifact artifact = value_of(compile(swiglu()));
+  EXPECT_THAT(artifact.code, testing::StartsWith("\x7f"
+                                                 "ELF"));
+  EXPECT_THAT(artifact.entry, testing::StartsWith("_Z6swigluILi256ELi4EE"));
+  EXPECT_THAT(artifact.code, HasSubstr(artifact.entry));
+  EXPECT_GT(artifact.resources.registers, 0);
 }
 
 TEST_F(OwnKernelCompileTest, EveryTypeCompiles) {
   for (const ElementType type :
        {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
-    const auto artifact = compile(swiglu(), type);
-    EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+    expect_compiles(swiglu(), type);
   }
 }
 
@@ -89,23 +93,20 @@ TEST_F(OwnKernelCompileTest, IntegerTypesAreThoseOfCudaCpp) {
     json["entry"] = "copy<T, VEC>";
     // The alias of a type that is a template argument is left out.
     json["source"] = std::format("using T = {};\n", type.cuda) + json["source"].get<std::string>();
-    const auto artifact = compile(json, type.type);
-    EXPECT_TRUE(artifact) << type.name << artifact.error().message << artifact.error().log;
+    expect_compiles(json, type.type);
   }
 }
 
 TEST_F(OwnKernelCompileTest, EachTensorHasItsType) {
-  const auto kernel = make_kernel(tests::gather().dump());
-  ASSERT_TRUE(kernel) << kernel.error().message;
   for (const ElementType ids : {kernels::kInt64, kernels::kInt32}) {
-    const kernels::Variant variant{.operation = *kernel,
+    const kernels::Variant variant{.operation = &tests::made(tests::gather()),
                                    .types = {ids, ElementType::kBfloat16, ElementType::kBfloat16}};
-    const auto artifact = compiler_->compile({.variant = variant,
-                                              .config = *kernels::parse_config("BLOCK=128"),
-                                              .target = compile::cuda_target(9, 0)});
-    ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
-    EXPECT_THAT(artifact->entry, HasSubstr(ids == kernels::kInt64 ? "gatherILi128EEvPKxPK"
-                                                                  : "gatherILi128EEvPKiPK"));
+    const Artifact artifact =
+        value_of(compiler_->compile({.variant = variant,
+                                     .config = *kernels::parse_config("BLOCK=128"),
+                                     .target = compile::cuda_target(9, 0)}));
+    EXPECT_THAT(artifact.entry, HasSubstr(ids == kernels::kInt64 ? "gatherILi128EEvPKxPK"
+                                                                 : "gatherILi128EEvPKiPK"));
   }
 }
 
@@ -119,9 +120,8 @@ TEST_F(OwnKernelCompileTest, TypesAndParametersMayBeTemplateArguments) {
       "static_cast<float>(up[0]);\n"
       "}\n}\n";
   json["entry"] = "mine::fill<T, BLOCK / 2>";
-  const auto artifact = compile(json, ElementType::kBfloat16);
-  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
-  EXPECT_THAT(artifact->entry, HasSubstr("dorajit8bfloat16ELi128E"));
+  const Artifact artifact = value_of(compile(json, ElementType::kBfloat16));
+  EXPECT_THAT(artifact.entry, HasSubstr("dorajit8bfloat16ELi128E"));
 }
 
 TEST_F(OwnKernelCompileTest, HeadersAndMacrosAreSeen) {
@@ -135,40 +135,34 @@ TEST_F(OwnKernelCompileTest, HeadersAndMacrosAreSeen) {
   json["headers"] = {
       {"lib/scale.cuh", "__device__ inline float scale(float x) { return 2 * x; }\n"}};
   json["options"] = {"-DEXTRA=3", "--use_fast_math"};
-  const auto artifact = compile(json);
-  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
-  EXPECT_EQ(artifact->entry, "plain");
+  const Artifact artifact = value_of(compile(json));
+  EXPECT_EQ(artifact.entry, "plain");
 }
 
 TEST_F(OwnKernelCompileTest, TexturesAndTheCudaRuntimeAreDeclaredWhereTheyAreUsed) {
-  Json json = swiglu();
-  json["source"] = R"(
+  const Json json = with(swiglu(), {{"/source", R"(
 __device__ float fetched(cudaTextureObject_t texture, int i) { return tex1Dfetch<float>(texture, i); }
 __device__ cudaError_t no_error() { return cudaSuccess; }
-)" + json["source"].get<std::string>();
-  const auto artifact = compile(json);
-  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+)" + std::string(tests::kSwigluSource)}});
+  expect_compiles(json);
 }
 
 TEST_F(OwnKernelCompileTest, ErrorsNameTheLinesOfTheUsersSource) {
   Json json = swiglu();
   json["source"] = "// one\n// two\nint broken = nothing;\n" + std::string(tests::kSwigluSource);
   json["file"] = "kernels/swiglu.cu";
-  const auto artifact = compile(json);
-  ASSERT_FALSE(artifact);
-  EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
-  EXPECT_THAT(artifact.error().log,
+  const Error error = error_of(compile(json));
+  EXPECT_EQ(error.code, StatusCode::kCompileError);
+  EXPECT_THAT(error.log,
               HasSubstr("kernels/swiglu.cu(3): error: identifier \"nothing\" is undefined"));
   EXPECT_THAT(
-      artifact.error().message,
+      error.message,
       testing::AllOf(HasSubstr("config BLOCK=256-VEC=4 on sm_90: kernels/swiglu.cu(3): error: "),
                      testing::EndsWith("(3): error: identifier \"nothing\" is undefined")));
   // A process of its own cuts texts at a zero byte.
   const char* hint = getenv("DORAJIT_NVRTC");
   compile::NvrtcCompiler in_process(hint != nullptr ? hint : "", nullptr);
-  const auto here = in_process.compile(request(json, ElementType::kFloat32, "BLOCK=256-VEC=4"));
-  ASSERT_FALSE(here);
-  EXPECT_EQ(here.error(), artifact.error());
+  EXPECT_EQ(error_of(in_process.compile(request(json, ElementType::kFloat32, kConfig))), error);
 }
 
 // A launch hands over untyped bytes, so that such a kernel would read and write anything.
@@ -189,18 +183,19 @@ TEST_F(OwnKernelCompileTest, ParametersThatAreNotAsDescribedAreNamed) {
            {"const T* gate, const T* up, T* out, long long n, int m", "must have 4 parameters", ""},
            {"", "must have 4 parameters", ""},
        }) {
-    Json json = swiglu();
-    json["source"] = std::format(
-        "struct Sizes {{ long long n; }};\n"
-        "template <int, int> __global__ void swiglu({}) {{}}\n",
-        parameters);
+    const Json json = with(
+        swiglu(), {{"/source", std::format("struct Sizes {{ long long n; }};\n"
+                                           "template <int, int> __global__ void swiglu({}) {{}}\n",
+                                           parameters)}});
+    SCOPED_TRACE(parameters);
     const auto artifact = compile(json);
-    ASSERT_FALSE(artifact) << parameters;
-    EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
-    EXPECT_THAT(artifact.error().log, HasSubstr("the description of swiglu("));
-    EXPECT_THAT(artifact.error().log, HasSubstr(named));
-    EXPECT_THAT(artifact.error().message, HasSubstr(named));
-    if (!type.empty()) EXPECT_THAT(artifact.error().message, HasSubstr(actual + type + "]"));
+    ASSERT_FALSE(artifact);
+    const Error& error = artifact.error();
+    EXPECT_EQ(error.code, StatusCode::kCompileError);
+    EXPECT_THAT(error.log, HasSubstr("the description of swiglu("));
+    EXPECT_THAT(error.log, HasSubstr(named));
+    EXPECT_THAT(error.message, HasSubstr(named));
+    if (!type.empty()) EXPECT_THAT(error.message, HasSubstr(actual + type + "]"));
   }
 }
 
@@ -217,8 +212,7 @@ TEST_F(OwnKernelCompileTest, ParametersOfTheSameMeaningAreServed) {
       Json json = swiglu();
       json["source"] = kernels;
       json["options"] = {standard};
-      const auto artifact = compile(json);
-      EXPECT_TRUE(artifact) << kernels << artifact.error().message << artifact.error().log;
+      expect_compiles(json);
     }
   }
 }
@@ -233,28 +227,25 @@ TEST_F(OwnKernelCompileTest, ToolkitsTypesOf16BitsAreServed) {
         "{0}* out, long long n) {{}}\n",
         name);
     json["entry"] = "swiglu";
-    const auto artifact = compile(json, type);
-    EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+    expect_compiles(json, type);
     EXPECT_FALSE(compile(json, ElementType::kFloat32));
   }
 }
 
 TEST_F(OwnKernelCompileTest, TargetMayBeSpecificToAnArchitecture) {
-  Json json = swiglu();
-  json["source"] =
-      "template <int, int> __global__ void swiglu(const T*, const T*, T*, long long) {\n"
-      "  asm volatile(\"wgmma.fence.sync.aligned;\");\n}\n";
+  Json json =
+      with(swiglu(),
+           {{"/source",
+             "template <int, int> __global__ void swiglu(const T*, const T*, T*, long long) {\n"
+             "  asm volatile(\"wgmma.fence.sync.aligned;\");\n}\n"}});
   EXPECT_FALSE(compile(json));
   json["options"] = {"--gpu-architecture=sm_90a", "--gpu-architecture=sm_100a"};
-  const auto artifact = compile(json);
-  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
-  CompileRequest other = request(json, ElementType::kFloat32, "BLOCK=256-VEC=4");
+  expect_compiles(json);
+  CompileRequest other = request(json, ElementType::kFloat32, kConfig);
   other.target = compile::cuda_target(8, 0);
-  const auto refused = compiler_->compile(other);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, StatusCode::kUnsupported);
-  EXPECT_THAT(refused.error().message,
-              HasSubstr("has no --gpu-architecture= for sm_80 among its options"));
+  const Error refused = error_of(compiler_->compile(other));
+  EXPECT_EQ(refused.code, StatusCode::kUnsupported);
+  EXPECT_THAT(refused.message, HasSubstr("has no --gpu-architecture= for sm_80 among its options"));
 }
 
 TEST_F(OwnKernelCompileTest, NoErrorOfASourceIsOfTheComparison) {
@@ -262,9 +253,7 @@ TEST_F(OwnKernelCompileTest, NoErrorOfASourceIsOfTheComparison) {
     Json json = swiglu();
     json["source"] = head + " __global__ void swiglu(const T*, const T*, T*, long long n) {\n";
     json["entry"] = head.contains('<') ? "swiglu<BLOCK, VEC>" : "swiglu";
-    const auto artifact = compile(json);
-    ASSERT_FALSE(artifact);
-    EXPECT_THAT(artifact.error().log, testing::Not(HasSubstr("dorajit_")));
+    EXPECT_THAT(error_of(compile(json)).log, testing::Not(HasSubstr("dorajit_")));
   }
 }
 
@@ -275,8 +264,7 @@ TEST_F(OwnKernelCompileTest, FileThatIsNoHeaderIsRefusedByName) {
   for (const std::string& include :
        {std::string("#include \"dorajit_own_kernel_test.cuh\""), "#include \"" + file + "\"",
         "#include <" + file + ">", "#define FILE \"" + file + "\"\n#include FILE"}) {
-    Json json = swiglu();
-    json["source"] = include + "\n" + tests::kSwigluSource;
+    Json json = with(swiglu(), {{"/source", include + "\n" + tests::kSwigluSource}});
     const auto artifact = compile(json);
     ASSERT_FALSE(artifact) << include;
     EXPECT_THAT(artifact.error().message,
@@ -290,23 +278,22 @@ TEST_F(OwnKernelCompileTest, FileThatIsNoHeaderIsRefusedByName) {
 }
 
 TEST_F(OwnKernelCompileTest, SourceCannotAskWhetherAFileExists) {
-  Json json = swiglu();
-  json["source"] = std::string("#if __has_include(\"/etc/passwd\")\n#error there\n#endif\n") +
-                   tests::kSwigluSource;
-  const auto artifact = compile(json);
-  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  const Json json =
+      with(swiglu(),
+           {{"/source", std::string("#if __has_include(\"/etc/passwd\")\n#error there\n#endif\n") +
+                            tests::kSwigluSource}});
+  expect_compiles(json);
 }
 
 // A million parentheses, which NVRTC parses recursively.
 TEST_F(OwnKernelCompileTest, SourceThatCrashesNvrtcCostsOnlyTheCompilingProcess) {
   constexpr std::size_t kDeep = 1'000'000;
-  Json json = swiglu();
-  json["source"] = "const int deep = " + std::string(kDeep, '(') + "1" + std::string(kDeep, ')') +
-                   ";\n" + tests::kSwigluSource;
-  const auto crashed = compile(json);
-  ASSERT_FALSE(crashed);
-  EXPECT_EQ(crashed.error().code, StatusCode::kInternal);
-  EXPECT_THAT(crashed.error().message, HasSubstr("NVRTC crashed"));
+  const Json json =
+      with(swiglu(), {{"/source", "const int deep = " + std::string(kDeep, '(') + "1" +
+                                      std::string(kDeep, ')') + ";\n" + tests::kSwigluSource}});
+  const Error crashed = error_of(compile(json));
+  EXPECT_EQ(crashed.code, StatusCode::kInternal);
+  EXPECT_THAT(crashed.message, HasSubstr("NVRTC crashed"));
   EXPECT_TRUE(compile(swiglu()));
 }
 
@@ -320,47 +307,42 @@ class OwnKernelWorkerProcessTest : public OwnKernelCompileTest {
 };
 
 TEST_F(OwnKernelWorkerProcessTest, OutputIsThatOfTheCompiler) {
-  const auto artifact = compile(swiglu());
-  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
-  EXPECT_EQ(artifact->entry, "swiglu<256, 4>");
-  EXPECT_THAT(artifact->code, testing::StartsWith("\x7f"
-                                                  "ELF, or so it says"));
+  const Artifact artifact = value_of(compile(swiglu()));
+  EXPECT_EQ(artifact.entry, "swiglu<256, 4>");
+  EXPECT_THAT(artifact.code, testing::StartsWith("\x7f"
+                                                 "ELF, or so it says"));
 }
 
 // More often than abandoned threads are allowed in a process.
 TEST_F(OwnKernelWorkerProcessTest, EndlessCompilationIsKilledAtTheDeadline) {
-  Json json = swiglu();
-  json["options"] = {"-DNEVER_ENDS=swiglu<256, 4>"};
+  const Json json = with(swiglu(), {{"/options", {"-DNEVER_ENDS=swiglu<256, 4>"}}});
   for (int i = 0; i < 2 * compile::kMaxAbandonedThreads; ++i) {
-    CompileRequest endless = request(json, ElementType::kFloat32, "BLOCK=256-VEC=4");
+    CompileRequest endless = request(json, ElementType::kFloat32, kConfig);
     endless.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-    const auto killed = compiler_->compile(endless);
-    ASSERT_FALSE(killed);
-    EXPECT_EQ(killed.error().code, StatusCode::kCompileError);
-    EXPECT_THAT(killed.error().message, HasSubstr("did not end within"));
+    const Error killed = error_of(compiler_->compile(endless));
+    EXPECT_EQ(killed.code, StatusCode::kCompileError);
+    EXPECT_THAT(killed.message, HasSubstr("did not end within"));
   }
   EXPECT_TRUE(compile(json, ElementType::kFloat32, "BLOCK=256-VEC=1"));
 }
 
 TEST_F(OwnKernelWorkerProcessTest, MemoryIsLimited) {
-  Json json = swiglu();
-  json["options"] = {"-DTAKES_8_GIB"};
+  const Json json = with(swiglu(), {{"/options", {"-DTAKES_8_GIB"}}});
   EXPECT_FALSE(compile(json));
 }
 
 TEST_F(OwnKernelWorkerProcessTest, CodeThatWasCompiledWithoutAWorkerIsNotTaken) {
   compile::NvrtcCompiler in_process(DORAJIT_FAKE_NVRTC, nullptr);
-  const CompileRequest wanted = request(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=4");
+  const CompileRequest wanted = request(swiglu(), ElementType::kFloat32, kConfig);
   EXPECT_NE(compiler_->options(wanted), in_process.options(wanted));
 }
 
 TEST_F(OwnKernelWorkerProcessTest, MissingWorkerIsNamed) {
   compile::NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, compile::kCompileTimeLimit, "");
-  const auto artifact =
-      compiler.compile(request(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=4"));
-  ASSERT_FALSE(artifact);
-  EXPECT_EQ(artifact.error().code, StatusCode::kNoCompiler);
-  EXPECT_THAT(artifact.error().message, HasSubstr("set DORAJIT_WORKER"));
+  const Error missing =
+      error_of(compiler.compile(request(swiglu(), ElementType::kFloat32, kConfig)));
+  EXPECT_EQ(missing.code, StatusCode::kNoCompiler);
+  EXPECT_THAT(missing.message, HasSubstr("set DORAJIT_WORKER"));
 }
 
 TEST_F(OwnKernelCompileTest, KeysDifferByConfigTypeSourceAndOptions) {
@@ -368,21 +350,17 @@ TEST_F(OwnKernelCompileTest, KeysDifferByConfigTypeSourceAndOptions) {
     const CompileRequest wanted = request(json, type, config);
     return compile::artifact_key(wanted, compiler_->options(wanted), "NVRTC");
   };
-  Json other_source = swiglu();
-  other_source["source"] = std::string(tests::kSwigluSource) + "\n";
-  Json other_header = swiglu();
-  other_header["headers"] = {{"a.cuh", ""}};
-  Json other_options = swiglu();
-  other_options["options"] = {"-DX"};
-  const std::set<std::string> keys = {key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"),
-                                      key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=2"),
-                                      key(swiglu(), ElementType::kBfloat16, "BLOCK=256-VEC=1"),
-                                      key(other_source, ElementType::kFloat32, "BLOCK=256-VEC=1"),
-                                      key(other_header, ElementType::kFloat32, "BLOCK=256-VEC=1"),
-                                      key(other_options, ElementType::kFloat32, "BLOCK=256-VEC=1")};
+  const auto source = std::string(tests::kSwigluSource) + "\n";
+  std::set<std::string> keys = {key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"),
+                                key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=2"),
+                                key(swiglu(), ElementType::kBfloat16, "BLOCK=256-VEC=1")};
+  for (const auto& change : std::vector<tests::Change>{
+           {"/source", source}, {"/headers", {{"a.cuh", ""}}}, {"/options", {"-DX"}}}) {
+    keys.insert(key(with(swiglu(), {change}), ElementType::kFloat32, "BLOCK=256-VEC=1"));
+  }
   EXPECT_EQ(keys.size(), 6U);
-  EXPECT_EQ(key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"),
-            key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"));
+  keys.insert(key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"));
+  EXPECT_EQ(keys.size(), 6U);
 }
 
 }  // namespace

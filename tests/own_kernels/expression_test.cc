@@ -34,51 +34,43 @@ std::string refusal_of(std::string_view text) {
   return parsed ? std::string() : parsed.error().message;
 }
 
-void expect_values(std::initializer_list<std::pair<const char*, std::int64_t>> values) {
-  for (const auto& [text, value] : values) EXPECT_EQ(value_of(text), value) << text;
-}
-
-TEST(ExpressionTest, ValuesFollowPrecedence) {
-  expect_values({{"1 + 2 * 3", 7},
-                 {"(1 + 2) * 3", 9},
-                 {"10 - 3 - 2", 5},
-                 {"100 / 7 % 4", 2},
-                 {"-3 + 5", 2},
-                 {"--3", 3},
-                 {"2 * -3", -6},
-                 {"1 + 1 == 2 and 3 < 2 + 2", 1},
-                 {"not 1 == 2", 1},
-                 {"0 and 0 or 5", 1},
-                 {"1 or 0 and 0", 1}});
-}
-
-TEST(ExpressionTest, NamesHaveTheirValues) {
-  expect_values({{"n % VEC == 0", 1},
-                 {"ceil_div(n, BLOCK * VEC)", 1},
-                 {"ceil_div(n, BLOCK)", 4},
-                 {"min(n, VEC, BLOCK) + max(n, BLOCK)", 1004},
-                 {"bucket(n)", 1024},
-                 {"bucket(1024)", 1024},
-                 {"bucket(0)", 1}});
-}
-
-TEST(ExpressionTest, DivisionRoundsTowardsZero) {
-  expect_values({{"-7 / 2", -3},
-                 {"-7 % 2", -1},
-                 {"ceil_div(-7, 2)", -3},
-                 {"ceil_div(7, 2)", 4},
-                 {"ceil_div(8, 2)", 4}});
-}
-
-TEST(ExpressionTest, ComparisonsAreOneOrZero) {
-  expect_values({{"1 < 2", 1},
-                 {"2 <= 1", 0},
-                 {"2 > 1", 1},
-                 {"1 >= 2", 0},
-                 {"1 != 1", 0},
-                 {"5 and 7", 1},
-                 {"0 or 7", 1},
-                 {"not 7", 0}});
+TEST(ExpressionTest, ValuesFollowPrecedenceNamesAndDivision) {
+  for (const auto& [text, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+           {"1 + 2 * 3", 7},
+           {"(1 + 2) * 3", 9},
+           {"10 - 3 - 2", 5},
+           {"100 / 7 % 4", 2},
+           {"-3 + 5", 2},
+           {"--3", 3},
+           {"2 * -3", -6},
+           {"1 + 1 == 2 and 3 < 2 + 2", 1},
+           {"not 1 == 2", 1},
+           {"0 and 0 or 5", 1},
+           {"1 or 0 and 0", 1},
+           {"n % VEC == 0", 1},
+           {"ceil_div(n, BLOCK * VEC)", 1},
+           {"ceil_div(n, BLOCK)", 4},
+           {"min(n, VEC, BLOCK) + max(n, BLOCK)", 1004},
+           {"bucket(n)", 1024},
+           {"bucket(1024)", 1024},
+           {"bucket(0)", 1},
+           // Division rounds towards zero.
+           {"-7 / 2", -3},
+           {"-7 % 2", -1},
+           {"ceil_div(-7, 2)", -3},
+           {"ceil_div(7, 2)", 4},
+           {"ceil_div(8, 2)", 4},
+           // Comparisons are one or zero.
+           {"1 < 2", 1},
+           {"2 <= 1", 0},
+           {"2 > 1", 1},
+           {"1 >= 2", 0},
+           {"1 != 1", 0},
+           {"5 and 7", 1},
+           {"0 or 7", 1},
+           {"not 7", 0}}) {
+    EXPECT_EQ(value_of(text), value) << text;
+  }
 }
 
 TEST(ExpressionTest, RightSideIsEvaluatedOnlyWhereItCounts) {
@@ -101,18 +93,6 @@ TEST(ExpressionTest, DivisionByZeroHasNoValue) {
   for (const char* text : {"1 / (n - n)", "1 % (n - n)", "ceil_div(1, n - n)"}) {
     EXPECT_EQ(value_of(text), std::unexpected(Fault::kDivisionByZero)) << text;
   }
-}
-
-TEST(ExpressionTest, DivisionByTheNumberZeroIsRefused) {
-  for (const char* text : {"n / 0", "n % 0", "ceil_div(n, 0)"}) {
-    EXPECT_THAT(refusal_of(text), HasSubstr("it divides by zero")) << text;
-  }
-}
-
-TEST(ExpressionTest, UnknownNameIsRefusedWithThoseThereAre) {
-  EXPECT_THAT(refusal_of("n % WIDTH"),
-              HasSubstr("the name `WIDTH` is unknown; there are `n`, `VEC`, `BLOCK`"));
-  EXPECT_THAT(tests::error_of(Expression::parse("n", {})).message, HasSubstr("there are no names"));
 }
 
 TEST(ExpressionTest, TextThatIsNoExpressionIsRefused) {
@@ -148,13 +128,13 @@ TEST(ExpressionTest, TextThatIsNoExpressionIsRefused) {
   }
 }
 
-TEST(ExpressionTest, RefusalNamesThePlace) {
-  EXPECT_THAT(refusal_of("n + * 2"),
-              HasSubstr("expression \"n + * 2\", character 5: a value was expected and not \"*\""));
-}
-
-TEST(ExpressionTest, OperatorOfAnotherLanguageIsRefusedWithWhatToWriteInstead) {
+TEST(ExpressionTest, RefusalNamesThePlaceAndWhatToWriteInstead) {
   for (const auto& [text, refusal] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"n + * 2", "expression \"n + * 2\", character 5: a value was expected and not \"*\""},
+           {"n % WIDTH", "the name `WIDTH` is unknown; there are `n`, `VEC`, `BLOCK`"},
+           {"n / 0", "it divides by zero"},
+           {"n % 0", "it divides by zero"},
+           {"ceil_div(n, 0)", "it divides by zero"},
            {"n // 2", "character 3: there is no `//`; write `/`, which rounds towards zero"},
            {"(n // 2) * VEC", "character 4: there is no `//`"},
            {"min(n // 2, VEC)", "character 7: there is no `//`"},
@@ -170,6 +150,7 @@ TEST(ExpressionTest, OperatorOfAnotherLanguageIsRefusedWithWhatToWriteInstead) {
            {"VEC if n > 1 else 1", "there is no `if`"}}) {
     EXPECT_THAT(refusal_of(text), HasSubstr(refusal)) << text;
   }
+  EXPECT_THAT(tests::error_of(Expression::parse("n", {})).message, HasSubstr("there are no names"));
 }
 
 TEST(ExpressionTest, NestingAndLengthAreBounded) {

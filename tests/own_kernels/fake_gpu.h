@@ -71,11 +71,19 @@ class OwnKernelTest : public bindings::CAbiTest {
 
   const dorajit_operation* create(const Json& json) {
     const dorajit_operation* kernel = nullptr;
-    dorajit_error* error = nullptr;
-    const auto made =
-        bindings::take(dorajit_kernel_create(json.dump().c_str(), &kernel, &error), error);
+    const auto made = bindings::outcome_of([&](dorajit_error** error) {
+      return dorajit_kernel_create(json.dump().c_str(), &kernel, error);
+    });
     EXPECT_EQ(made.status, DORAJIT_OK) << made.message;
     return kernel;
+  }
+
+  // What the engine prepared first; its strings live as long as the engine.
+  static dorajit_explanation first_plan(const dorajit_engine* engine) {
+    dorajit_explanation found{};
+    found.struct_size = sizeof found;
+    EXPECT_EQ(dorajit_explain_at(engine, 0, &found, nullptr), DORAJIT_OK);
+    return found;
   }
 
   static FakeCuda& fake_of_process() {

@@ -63,10 +63,9 @@ class IntegerTensorsTest : public OwnKernelTest {
                                 tensor(out_.data(), rows, 2, out_shape)};
     const DLTensor* const pointers[] = {&tensors[0], &tensors[1], &tensors[2]};
     const double scalars[] = {static_cast<double>(size()), 10, kWidth};
-    dorajit_error* error = nullptr;
-    const dorajit_status status =
-        dorajit_launch(engine, nullptr, kernel, pointers, 3, scalars, 3, nullptr, 0, &error);
-    return bindings::take(status, error);
+    return bindings::outcome_of([&](dorajit_error** error) {
+      return dorajit_launch(engine, nullptr, kernel, pointers, 3, scalars, 3, nullptr, 0, error);
+    });
   }
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(ids_.size()); }
@@ -208,10 +207,7 @@ TEST_F(IntegerTensorsTest, ToleranceDoesNotAllowOtherIntegers) {
     const auto engine = make_engine();
     const auto outcome = run(engine.get(), kernel, {kDLInt, 64, 1}, rows);
     EXPECT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
-    dorajit_explanation found{};
-    found.struct_size = sizeof found;
-    EXPECT_EQ(dorajit_explain_at(engine.get(), 0, &found, nullptr), DORAJIT_OK);
-    return found.config;
+    return first_plan(engine.get()).config;
   };
   EXPECT_EQ(winner_of({kDLFloat, 32, 1}), "BLOCK=64");
   EXPECT_EQ(winner_of({kDLInt, 32, 1}), "BLOCK=256");

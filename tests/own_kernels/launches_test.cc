@@ -16,9 +16,6 @@ using kernels::Sizes;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const kernels::SpaceTraits kHopper{
-    .kind = kernels::DeviceKind::kCuda, .processors = 132, .architecture = 90};
-
 // Two launches of the same function, whose last parameter is a workspace.
 Json of_two_launches() {
   const Json launch = {
@@ -32,10 +29,6 @@ Json of_two_launches() {
                          {"/shared_memory", kErased},
                          {"/launches", {launch, second}},
                          {"/arguments/-", {"scratch", "workspace", "float64[2 * n + 1]"}}});
-}
-
-kernels::Variant variant_of(const kernels::Operation& operation) {
-  return *own_kernels::variant_of(operation, kernels::ElementType::kFloat32);
 }
 
 TEST(OwnKernelLaunches, EachHasAGridOfItsOwn) {
@@ -119,8 +112,7 @@ TEST_F(OwnKernelLaunchesTest, AreMadeInTheirOrder) {
   SwigluCall call(1000);
   const double n = 1000;
   std::int64_t bytes = 0;
-  dorajit_error* error = nullptr;
-  ASSERT_EQ(dorajit_kernel_workspace(kernel, call.describe()->pointers, 3, &n, 1, &bytes, &error),
+  ASSERT_EQ(dorajit_kernel_workspace(kernel, call.describe()->pointers, 3, &n, 1, &bytes, nullptr),
             DORAJIT_OK);
   EXPECT_EQ(bytes, 16008);
   alignas(16) static std::array<std::byte, 16008> workspace;

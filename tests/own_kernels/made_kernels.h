@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernel_templates/spaces.h"
 #include "own_kernels/kernel.h"
 #include "tests/own_kernels/descriptions.h"
 
@@ -19,6 +20,16 @@ inline const kernels::Operation& made(const Json& json) {
   if (!kernel) throw std::runtime_error(kernel.error().message);
   return **kernel;
 }
+
+inline kernels::Variant variant_of(const kernels::Operation& operation,
+                                   kernels::ElementType type = kernels::ElementType::kFloat32) {
+  kernels::Variant variant{.operation = &operation};
+  for (std::size_t i = 0; i < operation.operands.size(); ++i) variant.types[i] = type;
+  return variant;
+}
+
+inline constexpr kernels::SpaceTraits kHopper{
+    .kind = kernels::DeviceKind::kCuda, .processors = 132, .architecture = 90};
 
 inline std::string refusal_of(const Json& json) {
   const auto kernel = own_kernels::make_kernel(json.dump());

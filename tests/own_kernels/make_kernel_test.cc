@@ -28,19 +28,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using tests::expect_refusals;
 using tests::Json;
+using tests::kHopper;
 using tests::made;
 using tests::refusal_of;
 using tests::swiglu;
+using tests::variant_of;
 using tests::with;
-
-const kernels::SpaceTraits kHopper{
-    .kind = kernels::DeviceKind::kCuda, .processors = 132, .architecture = 90};
-
-Variant variant_of(const Operation& operation, ElementType type = ElementType::kFloat32) {
-  Variant variant{.operation = &operation};
-  for (std::size_t i = 0; i < operation.operands.size(); ++i) variant.types[i] = type;
-  return variant;
-}
 
 TEST(MakeKernelTest, DefaultMayDependOnTheSizes) {
   const Variant variant = variant_of(made(with(swiglu(), {{"/default/VEC", "min(n / 64, 8)"}})));

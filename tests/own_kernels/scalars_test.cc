@@ -28,10 +28,7 @@ using testing::HasSubstr;
 using tests::Json;
 using tests::made;
 using tests::swiglu;
-
-kernels::Variant variant_of(const Operation& operation) {
-  return own_kernels::variant_of(operation, kernels::ElementType::kFloat32).value();
-}
+using tests::variant_of;
 
 TEST(OwnKernelScalarsTest, ScalarOfEachTypeHasItsBytes) {
   for (const kernels::IntegerType& type : kernels::kIntegerTypes) {

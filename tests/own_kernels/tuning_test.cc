@@ -22,13 +22,15 @@ class OwnKernelTuningTest : public OwnKernelTest {
 
   // With 256 configs.
   static Json large_swiglu() {
-    Json json = swiglu();
-    json["parameters"]["BLOCK"] = Json::array();
+    Json json = with(swiglu(), {{"/parameters/BLOCK", Json::array()}});
     for (int block = 16; block <= 1024; block += 16) json["parameters"]["BLOCK"].push_back(block);
     return json;
   }
 
   // The entry of what a call of that size launches once it is tuned.
+  std::string winner_of(const dorajit_operation* kernel, std::int64_t n) {
+    return winner_of(engine(), kernel, n);
+  }
   std::string winner_of(dorajit_engine* engine, const dorajit_operation* kernel, std::int64_t n) {
     SwigluCall call(n);
     const auto outcome = call.run(engine, kernel);
@@ -39,8 +41,7 @@ class OwnKernelTuningTest : public OwnKernelTest {
 
   // What a call logs whose kernel, of that name, cannot be tuned.
   std::string log_of_untuned_call(const char* name) {
-    Json json = swiglu();
-    json["name"] = name;
+    const Json json = with(swiglu(), {{"/name", name}});
     set_variable("DORAJIT_LOG", "warning");
     const auto engine = make_engine();
     const bindings::LogCapture log;
@@ -53,17 +54,16 @@ class OwnKernelTuningTest : public OwnKernelTest {
 
 TEST_F(OwnKernelTuningTest, FastestConfigRunsFromTheFirstCallOn) {
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
-  const auto engine = make_engine();
   const auto* const kernel = create(swiglu());
-  EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<128, 4>");
-  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
-  EXPECT_EQ(winner_of(engine.get(), kernel, 4000), "swiglu<128, 4>");
-  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
+  EXPECT_EQ(winner_of(kernel, 4096), "swiglu<128, 4>");
+  EXPECT_EQ(statistics().tuned_problems, 1);
+  EXPECT_EQ(winner_of(kernel, 4000), "swiglu<128, 4>");
+  EXPECT_EQ(statistics().tuned_problems, 1);
 }
 
 TEST_F(OwnKernelTuningTest, BestConfigThatFitsRunsWhereTheWinnerDoesNot) {
-  Json json = swiglu();
-  json["constraint"] = "n % VEC == 0 and (BLOCK < 512 or n >= 4000)";
+  const Json json =
+      with(swiglu(), {{"/constraint", "n % VEC == 0 and (BLOCK < 512 or n >= 4000)"}});
   behaviours()["swiglu<512, 4>"].time_ns = 1e5;
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
   const auto explained = [](dorajit_engine* engine, const dorajit_operation* kernel,
@@ -92,9 +92,8 @@ TEST_F(OwnKernelTuningTest, OnlyConfigRunsUntuned) {
   Json json = swiglu();
   json["parameters"] = {{"BLOCK", {128}}, {"VEC", {4}}};
   json["default"] = {{"BLOCK", 128}, {"VEC", 4}};
-  const auto engine = make_engine();
-  EXPECT_EQ(winner_of(engine.get(), create(json), 4096), "swiglu<128, 4>");
-  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_EQ(winner_of(create(json), 4096), "swiglu<128, 4>");
+  EXPECT_EQ(statistics().tuned_problems, 0);
   EXPECT_EQ(launches().size(), 1);
 }
 
@@ -113,8 +112,8 @@ TEST_F(OwnKernelTuningTest, WinnerOfAnotherSourceIsNotTaken) {
   winner_of(make_engine().get(), create(swiglu()), 4096);
   behaviours().clear();
   behaviours()["swiglu<64, 8>"].time_ns = 2e5;
-  Json json = swiglu();
-  json["source"] = std::string(kSwigluSource) + "// of another version\n";
+  const Json json =
+      with(swiglu(), {{"/source", std::string(kSwigluSource) + "// of another version\n"}});
   EXPECT_EQ(winner_of(make_engine().get(), create(json), 4096), "swiglu<64, 8>");
 }
 
@@ -122,7 +121,7 @@ TEST_F(OwnKernelTuningTest, WinnerOfAnotherSourceIsNotTaken) {
 TEST_F(OwnKernelTuningTest, ConfigsThatCompileSlowlyAreVerifiedAndCompared) {
   nvrtc_->compilation_ns = 5'000'000'000;
   behaviours()["swiglu<256, 1>"].time_ns = 5e6;
-  EXPECT_NE(winner_of(make_engine().get(), create(large_swiglu()), 4096), "swiglu<256, 1>");
+  EXPECT_NE(winner_of(create(large_swiglu()), 4096), "swiglu<256, 1>");
 }
 
 // The time allows half of the configs, without the fastest one.
@@ -135,7 +134,7 @@ TEST_F(OwnKernelTuningTest, NeighboursOfAFastConfigAreTriedWhereTimeIsShort) {
           (1 + std::abs(block - 688) / 100.0) * 4e4 / vec;
     }
   }
-  EXPECT_EQ(winner_of(make_engine().get(), create(large_swiglu()), 4096), "swiglu<688, 8>");
+  EXPECT_EQ(winner_of(create(large_swiglu()), 4096), "swiglu<688, 8>");
 }
 
 TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {
@@ -148,9 +147,8 @@ TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {
                                    .spoil = [](float* out, long long) { out[-1] = 1; }};
   behaviours()["swiglu<64, 8>"] = {.time_ns = 1e5, .result = 1};
   behaviours()["swiglu<128, 8>"].time_ns = 3e5;
-  const auto engine = make_engine();
   // With the room that guards take: tuning runs on buffers of its own.
-  EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4096), "swiglu<128, 8>");
+  EXPECT_EQ(winner_of(create(swiglu()), 4096), "swiglu<128, 8>");
 }
 
 TEST_F(OwnKernelTuningTest, OutputThatIsNotWrittenWholeIsReported) {
@@ -172,31 +170,28 @@ TEST_F(OwnKernelTuningTest, CandidateThatCrashesItsCompilingProcessIsQuarantined
   set_variable("DORAJIT_WORKER", DORAJITD);
   set_variable("DORAJIT_TUNE_SECONDS", "20");
   set_variable("DORAJIT_LOG", "info");
-  Json json = swiglu();
-  json["options"] = {"-DCRASHES=swiglu<64, 8>"};
+  const Json json = with(swiglu(), {{"/options", {"-DCRASHES=swiglu<64, 8>"}}});
   behaviours()["swiglu<64, 8>"].time_ns = 1e4;
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
-  const auto engine = make_engine();
   const auto* const kernel = create(json);
   {
     const bindings::LogCapture log;
-    EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<128, 4>");
+    EXPECT_EQ(winner_of(kernel, 4096), "swiglu<128, 4>");
     EXPECT_THAT(log.text(), HasSubstr("NVRTC crashed"));
   }
   const bindings::LogCapture log;
-  EXPECT_EQ(winner_of(engine.get(), kernel, 8192), "swiglu<128, 4>");
+  EXPECT_EQ(winner_of(kernel, 8192), "swiglu<128, 4>");
   EXPECT_THAT(log.text(), testing::Not(HasSubstr("NVRTC crashed")));
 }
 
 TEST_F(OwnKernelTuningTest, CandidateWhoseCompilingProcessDoesNotEndCostsNoMoreThanTheBudget) {
   set_variable("DORAJIT_WORKER", DORAJITD);
   set_variable("DORAJIT_TUNE_SECONDS", "8");
-  Json json = swiglu();
-  json["options"] = {"-DNEVER_ENDS=swiglu<64, 8>"};
+  const Json json = with(swiglu(), {{"/options", {"-DNEVER_ENDS=swiglu<64, 8>"}}});
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
   set_variable("DORAJIT_LOG", "info");
   const bindings::LogCapture log;
-  EXPECT_EQ(winner_of(make_engine().get(), create(json), 4096), "swiglu<128, 4>");
+  EXPECT_EQ(winner_of(create(json), 4096), "swiglu<128, 4>");
   EXPECT_THAT(log.text(), HasSubstr("did not end within"));
   const auto limit = std::chrono::milliseconds(compile::kCompileTimeLimit).count();
   EXPECT_THAT(log.text(), testing::Not(HasSubstr(std::format("within {} ms", limit))));
@@ -209,11 +204,9 @@ TEST_F(OwnKernelTuningTest, ToleranceAllowsAsMuchAsItSays) {
   behaviours()["swiglu<128, 4>"] = {.time_ns = 1e4, .spoil = [](float* out, long long n) {
                                       for (long long i = 0; i < n; ++i) out[i] *= 1.01F;
                                     }};
-  Json json = swiglu();
-  json["tolerance"] = 0.001;
-  const auto engine = make_engine();
+  const Json json = with(swiglu(), {{"/tolerance", 0.001}});
   SwigluCall call(4096);
-  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  ASSERT_EQ(call.run(engine(), create(json)).status, DORAJIT_OK);
   EXPECT_EQ(launches().back().entry, "swiglu<64, 4>");
 }
 
@@ -224,9 +217,8 @@ TEST_F(OwnKernelTuningTest, DefaultThatVariesIsSaidToNeedATolerance) {
   };
   set_variable("DORAJIT_LOG", "warning");
   const bindings::LogCapture log;
-  const auto engine = make_engine();
   SwigluCall call(4096);
-  ASSERT_EQ(call.run(engine.get(), create(swiglu())).status, DORAJIT_OK);
+  ASSERT_EQ(call.run(engine(), create(swiglu())).status, DORAJIT_OK);
   EXPECT_EQ(launches().back().entry, "swiglu<256, 1>");
   EXPECT_THAT(log.text(), HasSubstr("does not give the same bits twice"));
 }
@@ -238,50 +230,43 @@ TEST_F(OwnKernelTuningTest, DefaultThatVariesBeyondItsToleranceIsSaidTo) {
   };
   set_variable("DORAJIT_LOG", "warning");
   const bindings::LogCapture log;
-  const auto engine = make_engine();
   SwigluCall call(4096);
-  Json json = swiglu();
-  json["tolerance"] = 1e-3;
-  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  const Json json = with(swiglu(), {{"/tolerance", 1e-3}});
+  ASSERT_EQ(call.run(engine(), create(json)).status, DORAJIT_OK);
   EXPECT_THAT(log.text(), HasSubstr("differ by more than the kernel's tolerance"));
 }
 
 // 4104 and 8000 share a problem whose winner has vectors of 8; 4104 % 16 is not 0.
 TEST_F(OwnKernelTuningTest, CallThatTheWinnerDoesNotFitRunsTheDefault) {
-  Json json = swiglu();
-  json["parameters"]["VEC"] = {1, 16};
+  const Json json = with(swiglu(), {{"/parameters/VEC", {1, 16}}});
   behaviours()["swiglu<128, 16>"].time_ns = 2e5;
-  const auto engine = make_engine();
   const auto* const kernel = create(json);
-  EXPECT_EQ(winner_of(engine.get(), kernel, 8000), "swiglu<128, 16>");
-  EXPECT_EQ(winner_of(engine.get(), kernel, 4104), "swiglu<256, 1>");
-  EXPECT_EQ(winner_of(engine.get(), kernel, 4112), "swiglu<128, 16>");
-  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
+  EXPECT_EQ(winner_of(kernel, 8000), "swiglu<128, 16>");
+  EXPECT_EQ(winner_of(kernel, 4104), "swiglu<256, 1>");
+  EXPECT_EQ(winner_of(kernel, 4112), "swiglu<128, 16>");
+  EXPECT_EQ(statistics().tuned_problems, 1);
 }
 
 // The default would read and write past the tensors, and no other config has anything to be
 // compared with.
 TEST_F(OwnKernelTuningTest, DefaultThatDoesNotFitTheSizesIsNeverLaunched) {
-  Json json = swiglu();
-  json["default"]["VEC"] = 4;
-  const auto engine = make_engine();
+  const Json json = with(swiglu(), {{"/default/VEC", 4}});
   const auto* const kernel = create(json);
   SwigluCall call(4095);
-  const auto outcome = call.run(engine.get(), kernel);
+  const auto outcome = call.run(engine(), kernel);
   EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
   EXPECT_THAT(outcome.message, HasSubstr("its constraint \"n % VEC == 0\" does not hold"));
   EXPECT_TRUE(launches().empty());
-  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_EQ(statistics().tuned_problems, 0);
   // Sizes that it fits are tuned as ever.
   behaviours()["swiglu<64, 8>"].time_ns = 2e5;
-  EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<64, 8>");
+  EXPECT_EQ(winner_of(kernel, 4096), "swiglu<64, 8>");
 }
 
 TEST_F(OwnKernelTuningTest, OddSizesAreTunedAmongWhatFitsThem) {
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
   behaviours()["swiglu<64, 1>"].time_ns = 3e5;
-  const auto engine = make_engine();
-  EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4095), "swiglu<64, 1>");
+  EXPECT_EQ(winner_of(create(swiglu()), 4095), "swiglu<64, 1>");
   for (const Launched& launch : launches()) EXPECT_THAT(launch.entry, HasSubstr(", 1>"));
 }
 
@@ -291,10 +276,9 @@ TEST_F(OwnKernelTuningTest, InOutArgumentIsTunedOnCopies) {
   Json json = swiglu();
   json["arguments"][0][1] = "inout";
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
-  const auto engine = make_engine();
   SwigluCall call(4096);
   const float before = SwigluCall::at(call.gate, 7);
-  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  ASSERT_EQ(call.run(engine(), create(json)).status, DORAJIT_OK);
   EXPECT_EQ(launches().back().entry, "swiglu<128, 4>");
   EXPECT_EQ(SwigluCall::at(call.gate, 7), before + 1);
   // Poison, as of outputs that are only written, would be about -3e-16.
@@ -306,21 +290,18 @@ TEST_F(OwnKernelTuningTest, ConfigThatWritesAnInputIsNotTuned) {
   adds_to_gate() = true;
   set_variable("DORAJIT_LOG", "warning");
   const bindings::LogCapture log;
-  const auto engine = make_engine();
   SwigluCall call(8192);  // warnings are logged once for each problem
-  ASSERT_EQ(call.run(engine.get(), create(swiglu())).status, DORAJIT_OK);
+  ASSERT_EQ(call.run(engine(), create(swiglu())).status, DORAJIT_OK);
   EXPECT_EQ(launches().back().entry, "swiglu<256, 1>");
   EXPECT_THAT(log.text(), HasSubstr("writes to an input, or before or after an output"));
 }
 
 // Copies of large operands would take longer than the launches.
 TEST_F(OwnKernelTuningTest, OutputsAreComparedOnTheGpu) {
-  Json json = swiglu();
-  json["key"] = {"T", "n"};
+  const Json json = with(swiglu(), {{"/key", {"T", "n"}}});
   constexpr std::int64_t kLarge = 1 << 16;
-  const auto engine = make_engine();
   SwigluCall call(kLarge);
-  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  ASSERT_EQ(call.run(engine(), create(json)).status, DORAJIT_OK);
   EXPECT_GT(fake_->comparisons, 0);
   EXPECT_LT(fake_->downloaded_bytes, sizeof(float) * kLarge);
 }
@@ -333,7 +314,7 @@ TEST_F(OwnKernelTuningTest, OutputsAreComparedOnTheHostIfTheGpuHasTooLittleMemor
   behaviours()["swiglu<64, 4>"] = {.time_ns = 1e5,
                                    .spoil = [](float* out, long long n) { out[n / 2] += 1; }};
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
-  EXPECT_EQ(winner_of(make_engine().get(), create(swiglu()), kLarge), "swiglu<128, 4>");
+  EXPECT_EQ(winner_of(create(swiglu()), kLarge), "swiglu<128, 4>");
   EXPECT_EQ(fake_->comparisons, 0);
 }
 

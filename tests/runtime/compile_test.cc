@@ -17,7 +17,9 @@
 #include "runtime/compile/nvrtc_program.h"
 #include "runtime/compile/subprocess.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/fakes/results.h"
 #include "tests/fakes/scoped_environment.h"
+#include "tests/fakes/temporary_directory.h"
 #include "tests/variants.h"
 
 namespace dorajit::compile {
@@ -25,8 +27,10 @@ namespace {
 
 using enum kernels::ElementType;
 using kernels::DeviceKind;
+using tests::error_of;
 using tests::MemoryArtifactStore;
 using tests::ScopedEnvironment;
+using tests::value_of;
 
 const Target kCpuTarget{.kind = DeviceKind::kCpu, .arch = "native"};
 constexpr std::chrono::milliseconds kLong{60'000};
@@ -38,25 +42,13 @@ CompileRequest cpu_request() {
           .target = kCpuTarget};
 }
 
-class TemporaryFolder {
+class TemporaryFolder : public cache::TemporaryDirectory {
  public:
-  TemporaryFolder() {
-    char pattern[] = "/tmp/dorajit-test-XXXXXX";
-    path_ = mkdtemp(pattern);
+  std::string script(const std::string& name, const std::string& body) const {
+    cache::write_file(file(name), "#!/bin/sh\n" + body + "\n");
+    std::filesystem::permissions(file(name), std::filesystem::perms::owner_all);
+    return file(name);
   }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string script(const std::string& name, const std::string& body) {
-    const auto file = path_ / name;
-    std::ofstream(file) << "#!/bin/sh\n" << body << "\n";
-    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-    return file.string();
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 TEST(Subprocess, ReturnsOutputAndExitCode) {
@@ -67,9 +59,8 @@ TEST(Subprocess, ReturnsOutputAndExitCode) {
 }
 
 TEST(Subprocess, ProgramThatCannotRunIsNamed) {
-  const auto run = run_process({"/nonexistent/compiler"}, kLong);
-  ASSERT_FALSE(run);
-  EXPECT_NE(run.error().message.find("/nonexistent/compiler"), std::string::npos);
+  const Error error = error_of(run_process({"/nonexistent/compiler"}, kLong));
+  EXPECT_NE(error.message.find("/nonexistent/compiler"), std::string::npos);
 }
 
 TEST(Subprocess, HangingProgramIsKilled) {
@@ -111,9 +102,8 @@ TEST(Subprocess, OutputOfAProcessIsBounded) {
 }
 
 TEST(Subprocess, ProcessThatWritesForeverIsKilled) {
-  const auto run = run_process({"yes"}, kShort);
-  ASSERT_FALSE(run);
-  EXPECT_EQ(run.error().log.size(), kMaxOutputBytes);
+  const Error error = error_of(run_process({"yes"}, kShort));
+  EXPECT_EQ(error.log.size(), kMaxOutputBytes);
 }
 
 TEST(Subprocess, FilesOfAProcessAreBounded) {
@@ -131,54 +121,48 @@ TEST(Subprocess, FilesOfAProcessAreBounded) {
 
 TEST(HostCompiler, CompilesASharedObject) {
   HostCompiler compiler("", nullptr);
-  const auto artifact = compiler.compile(cpu_request());
-  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  const Artifact artifact = value_of(compiler.compile(cpu_request()));
   EXPECT_TRUE(
-      artifact->code.starts_with("\x7f"
-                                 "ELF"));
+      artifact.code.starts_with("\x7f"
+                                "ELF"));
 }
 
 TEST(HostCompiler, WorksWithoutPathInTheEnvironment) {
   const ScopedEnvironment environment{"PATH"};
   HostCompiler compiler("", nullptr);
-  const auto artifact = compiler.compile(cpu_request());
-  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  EXPECT_NE(value_of(compiler.compile(cpu_request())).code, "");
 }
 
 TEST(HostCompiler, LeavesNoTemporaryFiles) {
   const ScopedEnvironment environment{"TMPDIR"};
-  TemporaryFolder folder;
-  const std::string place = std::filesystem::path(folder.script("x", "")).parent_path();
-  setenv("TMPDIR", place.c_str(), 1);
+  const TemporaryFolder folder;
+  setenv("TMPDIR", folder.path().c_str(), 1);
   HostCompiler compiler("", nullptr);
   ASSERT_TRUE(compiler.compile(cpu_request()));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(place), {}), 1);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(HostCompiler, CompileErrorContainsTheCompleteLog) {
   TemporaryFolder folder;
   HostCompiler compiler(folder.script("broken-c++", "echo it is broken; exit 3"), nullptr);
-  const auto artifact = compiler.compile(cpu_request());
-  ASSERT_FALSE(artifact);
-  EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
-  EXPECT_EQ(artifact.error().log, "it is broken\n");
+  const Error error = error_of(compiler.compile(cpu_request()));
+  EXPECT_EQ(error.code, StatusCode::kCompileError);
+  EXPECT_EQ(error.log, "it is broken\n");
 }
 
 TEST(HostCompiler, MissingCompilerIsNamed) {
   HostCompiler compiler("/nonexistent/c++", nullptr);
-  const auto artifact = compiler.compile(cpu_request());
-  ASSERT_FALSE(artifact);
-  EXPECT_EQ(artifact.error().code, StatusCode::kNoCompiler);
-  EXPECT_NE(artifact.error().message.find("/nonexistent/c++"), std::string::npos);
+  const Error error = error_of(compiler.compile(cpu_request()));
+  EXPECT_EQ(error.code, StatusCode::kNoCompiler);
+  EXPECT_NE(error.message.find("/nonexistent/c++"), std::string::npos);
 }
 
 TEST(HostCompiler, InvalidConfigFailsTheAssertionOfItsTemplate) {
   CompileRequest request = cpu_request();
   request.config.set(kernels::kVectorWidth, 3);
   HostCompiler compiler("", nullptr);
-  const auto artifact = compiler.compile(request);
-  ASSERT_FALSE(artifact);
-  EXPECT_NE(artifact.error().log.find("CPU configs have vector_width 1"), std::string::npos);
+  const Error error = error_of(compiler.compile(request));
+  EXPECT_NE(error.log.find("CPU configs have vector_width 1"), std::string::npos);
 }
 
 TEST(HostCompiler, IdentityIsStoredUntilTheFileChanges) {
@@ -209,19 +193,17 @@ TEST(ArtifactKey, DependsOnEveryInputOfTheCompilation) {
 
 TEST(NvrtcLibrary, MissingLibraryErrorNamesThePackageToInstall) {
   NvrtcCompiler compiler("/nonexistent/folder/libnvrtc.so", nullptr);
-  const auto identity = compiler.identity();
-  ASSERT_FALSE(identity);
-  EXPECT_EQ(identity.error().code, StatusCode::kNoCompiler);
-  EXPECT_NE(identity.error().message.find("pip install nvidia-cuda-nvrtc"), std::string::npos);
-  EXPECT_NE(identity.error().message.find("/nonexistent/folder"), std::string::npos);
+  const Error error = error_of(compiler.identity());
+  EXPECT_EQ(error.code, StatusCode::kNoCompiler);
+  EXPECT_NE(error.message.find("pip install nvidia-cuda-nvrtc"), std::string::npos);
+  EXPECT_NE(error.message.find("/nonexistent/folder"), std::string::npos);
 }
 
 TEST(NvrtcLibrary, LibraryWithoutNvrtcFunctionsIsReportedAsTooOld) {
   NvrtcCompiler compiler("libm.so.6", nullptr);
-  const auto identity = compiler.identity();
-  ASSERT_FALSE(identity);
-  EXPECT_EQ(identity.error().code, StatusCode::kNoCompiler);
-  EXPECT_NE(identity.error().message.find("too old"), std::string::npos);
+  const Error error = error_of(compiler.identity());
+  EXPECT_EQ(error.code, StatusCode::kNoCompiler);
+  EXPECT_NE(error.message.find("too old"), std::string::npos);
 }
 
 TEST(ResourceReport, IsParsedFromThePtxasLog) {
@@ -277,13 +259,11 @@ TEST_F(Nvrtc, HasANameAndABuildNumber) {
 }
 
 TEST_F(Nvrtc, InvalidConfigFailsTheAssertionOfItsTemplate) {
-  const auto artifact = compiler_->compile({.variant = tests::float_compose(),
-                                            .config = kernels::as_config({100, 4, 1, 4, 1}),
-                                            .target = {DeviceKind::kCuda, "sm_90"}});
-  ASSERT_FALSE(artifact);
-  EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
-  EXPECT_NE(artifact.error().log.find("block_size must be a multiple"), std::string::npos)
-      << artifact.error().log;
+  const Error error = error_of(compiler_->compile({.variant = tests::float_compose(),
+                                                   .config = kernels::as_config({100, 4, 1, 4, 1}),
+                                                   .target = {DeviceKind::kCuda, "sm_90"}}));
+  EXPECT_EQ(error.code, StatusCode::kCompileError);
+  EXPECT_NE(error.log.find("block_size must be a multiple"), std::string::npos) << error.log;
 }
 
 TEST_F(Nvrtc, ArchitectureNewerThanNvrtcGetsPtx) {

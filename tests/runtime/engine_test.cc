@@ -118,14 +118,6 @@ TEST_F(EngineTest, EmptyCallLaunchesNothing) {
   EXPECT_EQ(engine->statistics().compilations, 0);
 }
 
-TEST_F(EngineTest, RefusedCallWritesNothing) {
-  auto engine = make_engine();
-  auto views = operands();
-  views[1].cols = kCols - 1;
-  ASSERT_FALSE(run(*engine, views));
-  EXPECT_EQ(memory_[3], std::vector<float>(kRows * kCols, 5.0F));
-}
-
 TEST_F(EngineTest, InvalidConfigIsReplacedByTheDefault) {
   const struct {
     char tunable;

@@ -121,6 +121,21 @@ void CliSandbox::bring_disk_trouble(const std::string& trouble, const std::strin
   set("DISK_TROUBLE_COUNT", file("steps"));
 }
 
+int CliSandbox::steps_of(const Words& arguments, const std::string& in) {
+  bring_disk_trouble("count", in);
+  succeed(arguments);
+  bring_disk_trouble("");
+  int steps = 0;
+  std::ifstream(file("steps")) >> steps;
+  return steps;
+}
+
+void CliSandbox::copy_cache_of(const std::string& folder) const {
+  std::filesystem::remove_all(cache_dir());
+  std::filesystem::copy(folder, cache_dir(), std::filesystem::copy_options::recursive);
+  std::filesystem::permissions(cache_dir(), std::filesystem::perms::owner_all);
+}
+
 pid_t CliSandbox::spawn(Words words, const std::string& out, const std::string& err) const {
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment_) variables.push_back(name + "=" + value);

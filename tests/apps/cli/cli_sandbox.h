@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -69,9 +70,14 @@ class CliSandbox {
   // Later runs have the variable; an empty value takes it away.
   void set(const std::string& variable, const std::string& value);
 
-  // Later runs have the trouble of tests/disk_trouble in a folder, at a step; "" ends it. They
-  // write the number of their steps to the file "steps".
+  // Later runs have the trouble of tests/disk_trouble in a folder, at a step; "" ends it.
   void bring_disk_trouble(const std::string& trouble, const std::string& in = "", int step = 0);
+
+  // The number of steps that a run, which must succeed, takes in that folder.
+  int steps_of(const Words& arguments, const std::string& in);
+
+  // Makes the cache folder a copy of another one.
+  void copy_cache_of(const std::string& folder) const;
 
   [[nodiscard]] CliResult run(const Words& arguments) const;
 
@@ -99,6 +105,13 @@ class CliSandbox {
 
   std::string folder_;
   std::map<std::string, std::string> environment_;
+};
+
+class CliTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::string file(const std::string& name) const { return sandbox_.file(name); }
+
+  CliSandbox sandbox_;
 };
 
 // The exit code of a process that this one started.

@@ -5,7 +5,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <random>
 
@@ -36,23 +35,10 @@ class DiskTrouble : public testing::Test {
 
   std::string prepared() const { return sandbox_.file("prepared"); }
 
-  void start_over() {
-    fs::remove_all(sandbox_.cache_dir());
-    fs::copy(prepared(), sandbox_.cache_dir(), fs::copy_options::recursive);
-    fs::permissions(sandbox_.cache_dir(), fs::perms::owner_all);
-  }
+  void start_over() { sandbox_.copy_cache_of(prepared()); }
 
   void bring(const std::string& trouble, int step = 0) {
     sandbox_.bring_disk_trouble(trouble, sandbox_.cache_dir(), step);
-  }
-
-  int steps_of_a_tuning() {
-    bring("count");
-    sandbox_.succeed(tune("8x1024"));
-    bring("");
-    int steps = 0;
-    std::ifstream(sandbox_.file("steps")) >> steps;
-    return steps;
   }
 
   // What was committed before is there, nothing is damaged, and what was interrupted can be done.
@@ -86,7 +72,7 @@ class DiskTrouble : public testing::Test {
 
 // A tuning with the trouble at every so many steps, from a random one on; then what it came to.
 void DiskTrouble::tune_in_trouble(const std::string& trouble, int stride, const Check& check) {
-  const int steps = steps_of_a_tuning();
+  const int steps = sandbox_.steps_of(tune("8x1024"), sandbox_.cache_dir());
   ASSERT_GT(steps, 50);
   std::random_device random;
   for (int step = std::uniform_int_distribution(1, stride)(random); step <= steps; step += stride) {

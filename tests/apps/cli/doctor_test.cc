@@ -25,8 +25,10 @@ nlohmann::json finding(const nlohmann::json& findings, const std::string& subjec
   return {};
 }
 
-TEST(CliDoctor, DevicesAreListedAndTheCpuIsLast) {
-  const auto document = CliSandbox().json("doctor");
+using CliDoctor = CliTest;
+
+TEST_F(CliDoctor, DevicesAreListedAndTheCpuIsLast) {
+  const auto document = sandbox_.json("doctor");
   const auto& cpu = document["devices"].back();
   EXPECT_THAT(cpu, has({{"/id", "cpu"}, {"/condition", "ok"}}));
   EXPECT_GE(cpu["processors"], 1);
@@ -36,46 +38,43 @@ TEST(CliDoctor, DevicesAreListedAndTheCpuIsLast) {
   EXPECT_EQ(driver["condition"] == "ok", document["devices"].size() > 1) << driver;
 }
 
-TEST(CliDoctor, ComposesOnTheCpu) {
-  const auto document = CliSandbox().json("doctor --device cpu");
+TEST_F(CliDoctor, ComposesOnTheCpu) {
+  const auto document = sandbox_.json("doctor --device cpu");
   EXPECT_EQ(document["usable"], true);
   EXPECT_EQ(finding(document["devices"], "cpu")["condition"], "ok");
   EXPECT_EQ(finding(document["pieces"], "cache folder")["condition"], "ok");
   EXPECT_EQ(finding(document["pieces"], "tuning database")["condition"], "ok");
 }
 
-TEST(CliDoctor, BadRowsOfTheTuningDatabaseAreAWarning) {
-  const CliSandbox sandbox;
-  cache::TuningStore::open(sandbox.cache_dir())->merge(cache::sample_trials(1, 2));
-  const std::string database = sandbox.database();
+TEST_F(CliDoctor, BadRowsOfTheTuningDatabaseAreAWarning) {
+  cache::TuningStore::open(sandbox_.cache_dir())->merge(cache::sample_trials(1, 2));
+  const std::string database = sandbox_.database();
   {
     auto connection = cache::Connection::open(database, cache::Connection::Mode::kReadWrite);
     ASSERT_TRUE(connection);
     ASSERT_TRUE(connection->execute("UPDATE trials SET samples = samples + 1 WHERE id = 1"));
   }
-  const auto pieces = sandbox.json("doctor --device cpu")["pieces"];
+  const auto pieces = sandbox_.json("doctor --device cpu")["pieces"];
   EXPECT_EQ(finding(pieces, "tuning database")["condition"], "warning");
   EXPECT_THAT(std::string(finding(pieces, "tuning database")["what"]),
               HasSubstr("1 bad row ignored"));
-  EXPECT_EQ(sandbox.run({"doctor", database}).exit_code, 1);
+  EXPECT_EQ(sandbox_.run({"doctor", database}).exit_code, 1);
 }
 
-TEST(CliDoctor, UnknownVariablesAreFlagged) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_TUNNE", "off");
-  sandbox.set("DORAJIT_LOG", "error");
-  const auto environment = sandbox.json("doctor --device cpu")["environment"];
+TEST_F(CliDoctor, UnknownVariablesAreFlagged) {
+  sandbox_.set("DORAJIT_TUNNE", "off");
+  sandbox_.set("DORAJIT_LOG", "error");
+  const auto environment = sandbox_.json("doctor --device cpu")["environment"];
   EXPECT_EQ(finding(environment, "DORAJIT_TUNNE")["condition"], "warning");
   EXPECT_EQ(finding(environment, "DORAJIT_LOG")["condition"], "ok");
   EXPECT_EQ(finding(environment, "DORAJIT_LOG")["what"], "error");
 }
 
-TEST(CliDoctor, MissingPiecesComeWithAdvice) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_CXX", "none");
-  sandbox.set("DORAJIT_NVRTC", "/nowhere");
-  sandbox.set("DORAJIT_CACHE_DIR", "/dev/null/cache");
-  const CliResult result = sandbox.run("doctor --device cpu --json");
+TEST_F(CliDoctor, MissingPiecesComeWithAdvice) {
+  sandbox_.set("DORAJIT_CXX", "none");
+  sandbox_.set("DORAJIT_NVRTC", "/nowhere");
+  sandbox_.set("DORAJIT_CACHE_DIR", "/dev/null/cache");
+  const CliResult result = sandbox_.run("doctor --device cpu --json");
   EXPECT_EQ(result.exit_code, 0) << "the library's own kernels serve";
   const auto pieces = result.document()["pieces"];
   EXPECT_EQ(finding(pieces, "NVRTC")["condition"], "broken");

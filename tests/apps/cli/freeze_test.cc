@@ -15,11 +15,10 @@ namespace {
 
 using testing::HasSubstr;
 
-class CliFreeze : public testing::Test {
+class CliFreeze : public CliTest {
  protected:
   CliFreeze() { sandbox_.set("DORAJIT_TUNE_SECONDS", "0.05"); }
 
-  [[nodiscard]] std::string file(const std::string& name) const { return sandbox_.file(name); }
   std::vector<cache::Pin> entries(const std::string& path) {
     auto read = cache::read_pin_file(path);
     EXPECT_TRUE(read) << read.error().message;
@@ -29,8 +28,6 @@ class CliFreeze : public testing::Test {
     sandbox_.succeed(
         {"freeze", "--device", "cpu", "--type", "f32", "--shape", shapes, "--out", path});
   }
-
-  CliSandbox sandbox_;
 };
 
 TEST_F(CliFreeze, WithoutProblemsTheWinnersAreFrozen) {
@@ -155,12 +152,9 @@ TEST_F(CliFreeze, ExplainShowsTheLockFilesAnswer) {
               HasSubstr("it has no entry for this problem on cpu/"));
 }
 
-TEST_F(CliFreeze, InvalidOptionsAreRefused) {
-  EXPECT_EQ(sandbox_.run({"freeze", "--compare", file("none")}).exit_code, 2);
+TEST_F(CliFreeze, MissingLockFileIsReported) {
   const CliResult none = sandbox_.run({"freeze", "--compare", file("none"), file("none")});
   EXPECT_THAT(none, fails(1, "cannot use the lock file " + file("none")));
-  EXPECT_EQ(sandbox_.run("freeze --check x --out y").exit_code, 2);
-  EXPECT_EQ(sandbox_.run("freeze --shape 4x64 --device cpu --json").exit_code, 2);
   // The program itself is never held to a lock.
   sandbox_.set("DORAJIT_LOCKED", file("none"));
   sandbox_.succeed("explain --shape 4x64 --device cpu");

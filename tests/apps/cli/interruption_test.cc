@@ -24,15 +24,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterrupted = 128 + SIGINT;
 
-class Interruption : public testing::Test {
+class Interruption : public CliTest {
  protected:
   Interruption() {
     fs::create_directory(file("bundles"));
     write_trials(file("a.jsonl"), 0, 40);
     sandbox_.succeed({"import", file("a.jsonl")});
   }
-
-  [[nodiscard]] std::string file(const std::string& name) const { return sandbox_.file(name); }
 
   // Of many problems, all of which have a winner.
   static void write_trials(const std::string& path, int first_problem, int problems) {
@@ -55,11 +53,7 @@ class Interruption : public testing::Test {
                           const std::function<void()>& prepare,
                           const std::function<void()>& check) {
     prepare();
-    sandbox_.bring_disk_trouble("count", folder);
-    sandbox_.succeed(words);
-    sandbox_.bring_disk_trouble("");
-    int steps = 0;
-    std::ifstream(file("steps")) >> steps;
+    const int steps = sandbox_.steps_of(words, folder);
     ASSERT_GT(steps, 3);
     int interrupted = 0;
     for (int step = 1; step <= steps; step += stride) {
@@ -76,8 +70,6 @@ class Interruption : public testing::Test {
     }
     EXPECT_GE(interrupted * stride, steps / 2);
   }
-
-  CliSandbox sandbox_;
 };
 
 TEST_F(Interruption, OutputFilesAreCompleteOrUnchanged) {
@@ -119,11 +111,7 @@ TEST_F(Interruption, ShippedDatabasesAreCompleteOrAbsent) {
 TEST_F(Interruption, ImportsAreCompleteOrUndone) {
   write_trials(file("b.jsonl"), 100, 40);
   fs::rename(sandbox_.cache_dir(), file("prepared"));
-  const auto prepare = [&] {
-    fs::remove_all(sandbox_.cache_dir());
-    fs::copy(file("prepared"), sandbox_.cache_dir(), fs::copy_options::recursive);
-    fs::permissions(sandbox_.cache_dir(), fs::perms::owner_all);
-  };
+  const auto prepare = [&] { sandbox_.copy_cache_of(file("prepared")); };
   prepare();
   const std::string before = sandbox_.run("export").out;
   const Words words = {"import", file("b.jsonl")};

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 constexpr const char* kProblem = "compose/f32,f32,f32,f32/v1/c64/r2";
 constexpr const char* kConfig = "b64-w1-r1-v1-u1-c0";
 
-class CliPin : public testing::Test {
+class CliPin : public CliTest {
  protected:
   CliPin() { sandbox_.set("DORAJIT_TUNE_SECONDS", "0.05"); }
 
@@ -33,8 +33,6 @@ class CliPin : public testing::Test {
     return result.document()["problems"][0];
   }
   [[nodiscard]] std::string pins() const { return sandbox_.cache_dir() + "/pins.jsonl"; }
-
-  CliSandbox sandbox_;
 };
 
 TEST_F(CliPin, PinnedConfigRunsUntilItIsRemoved) {

@@ -25,24 +25,24 @@ std::string scale_kernel(const CliSandbox& sandbox, const std::string& body = ""
     "default": {"BLOCK": 256}, "key": ["T", "bucket(n)"]})json");
 }
 
-TEST(CliPrewarmSpaces, EveryConfigOfAnOwnKernelIsCompiled) {
-  const CliSandbox sandbox;
-  const Words arguments = {"prewarm", "--arch",   "sm_90",  "--kernel", scale_kernel(sandbox),
+using CliPrewarmSpaces = CliTest;
+
+TEST_F(CliPrewarmSpaces, EveryConfigOfAnOwnKernelIsCompiled) {
+  const Words arguments = {"prewarm", "--arch",   "sm_90",  "--kernel", scale_kernel(sandbox_),
                            "--with",  "n=64x100", "--type", "f32",      "--json"};
-  const CliResult first = sandbox.run(arguments);
+  const CliResult first = sandbox_.run(arguments);
   if (first.exit_code == kUnavailable) {
     GTEST_SKIP() << first.document()["error"]["message"].get<std::string>();
   }
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.document(), has({{"/summary/artifacts", 3 + 1}, {"/summary/compiled", 3 + 1}}));
-  EXPECT_EQ(sandbox.json(arguments)["summary"]["compiled"], 0);
+  EXPECT_EQ(sandbox_.json(arguments)["summary"]["compiled"], 0);
 }
 
-TEST(CliPrewarmSpaces, ErrorOfEveryConfigAndArchitectureIsPrintedOnce) {
-  const CliSandbox sandbox;
-  const CliResult failed =
-      sandbox.run({"prewarm", "--arch", "sm_80,sm_90", "--kernel",
-                   scale_kernel(sandbox, "undefined(BLOCK);"), "--with", "n=64", "--type", "f32"});
+TEST_F(CliPrewarmSpaces, ErrorOfEveryConfigAndArchitectureIsPrintedOnce) {
+  const CliResult failed = sandbox_.run({"prewarm", "--arch", "sm_80,sm_90", "--kernel",
+                                         scale_kernel(sandbox_, "undefined(BLOCK);"), "--with",
+                                         "n=64", "--type", "f32"});
   if (failed.exit_code == kUnavailable) GTEST_SKIP() << failed.err;
   EXPECT_EQ(failed.exit_code, kFailed);
   const std::string error = "scale.cu(1): error: identifier \"undefined\" is undefined";
@@ -54,12 +54,11 @@ TEST(CliPrewarmSpaces, ErrorOfEveryConfigAndArchitectureIsPrintedOnce) {
   EXPECT_THAT(failed.err, HasSubstr("dorajit: the same error 5 more times\n"));
 }
 
-TEST(CliPrewarmSpaces, DefaultThatDoesNotFitIsRefused) {
-  const CliSandbox sandbox;
-  const std::string file = scale_kernel(sandbox, "", "\"constraint\": \"n > BLOCK\",");
+TEST_F(CliPrewarmSpaces, DefaultThatDoesNotFitIsRefused) {
+  const std::string file = scale_kernel(sandbox_, "", "\"constraint\": \"n > BLOCK\",");
   const Words arguments = {"prewarm", "--arch", "sm_90",  "--kernel", file,
                            "--with",  "n=128",  "--type", "f32"};
-  const CliResult refused = sandbox.run(arguments);
+  const CliResult refused = sandbox_.run(arguments);
   if (refused.exit_code == kUnavailable) GTEST_SKIP() << refused.err;
   EXPECT_EQ(refused.exit_code, kUsage);
   EXPECT_THAT(refused.err, HasSubstr("the default config BLOCK=256 does not fit it, so that no "
@@ -67,23 +66,21 @@ TEST(CliPrewarmSpaces, DefaultThatDoesNotFitIsRefused) {
                                      "does not hold, with n = 128, BLOCK = 256"));
 }
 
-TEST(CliPrewarmSpaces, OwnKernelNeedsAProblemAndAGpuArchitecture) {
-  const CliSandbox sandbox;
-  const std::string file = scale_kernel(sandbox);
-  EXPECT_THAT(sandbox.run({"prewarm", "--arch", "sm_90", "--kernel", file}),
+TEST_F(CliPrewarmSpaces, OwnKernelNeedsAProblemAndAGpuArchitecture) {
+  const std::string file = scale_kernel(sandbox_);
+  EXPECT_THAT(sandbox_.run({"prewarm", "--arch", "sm_90", "--kernel", file}),
               fails(kUsage, "needs a problem: --with n=SIZE"));
   const CliResult on_cpu =
-      sandbox.run({"prewarm", "--arch", "native-cpu", "--kernel", file, "--with", "n=64"});
+      sandbox_.run({"prewarm", "--arch", "native-cpu", "--kernel", file, "--with", "n=64"});
   EXPECT_NE(on_cpu.exit_code, 0);
   EXPECT_THAT(on_cpu.err, HasSubstr("own kernels run on CUDA devices only"));
 }
 
-TEST(CliPrewarmSpaces, CudaArchitecturesNeedNoGpuAndDoNotSpill) {
-  const CliSandbox sandbox;
+TEST_F(CliPrewarmSpaces, CudaArchitecturesNeedNoGpuAndDoNotSpill) {
   const Words arguments =
       "prewarm --arch sm_80,sm_90,sm_120 --op compose --types bf16,bf16,f32,bf16 --refuse-spills "
       "--json";
-  const CliResult first = sandbox.run(arguments);
+  const CliResult first = sandbox_.run(arguments);
   if (first.exit_code == kUnavailable) {
     GTEST_SKIP() << first.document()["error"]["message"].get<std::string>();
   }
@@ -95,34 +92,27 @@ TEST(CliPrewarmSpaces, CudaArchitecturesNeedNoGpuAndDoNotSpill) {
     EXPECT_EQ(artifact["form"], "cubin");
     EXPECT_GT(artifact["registers"], 0) << artifact;
   }
-  const auto again = sandbox.json(arguments)["summary"];
+  const auto again = sandbox_.json(arguments)["summary"];
   EXPECT_THAT(again, has({{"/compiled", 0}, {"/from_cache", summary["artifacts"]}}));
 }
 
-TEST(CliPrewarmSpaces, ArchitectureThatNvrtcHasDroppedIsUnavailable) {
-  const CliResult result = CliSandbox().run("prewarm --arch sm_20 --op compose");
-  EXPECT_EQ(result.exit_code, kUnavailable) << result.err;
-}
-
-TEST(CliPrewarmSpaces, WithoutNvrtcSaysWhatToInstall) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_NVRTC", "/nowhere");
-  EXPECT_THAT(sandbox.run("prewarm --arch sm_90 --op compose"),
+TEST_F(CliPrewarmSpaces, WithoutNvrtcSaysWhatToInstall) {
+  sandbox_.set("DORAJIT_NVRTC", "/nowhere");
+  EXPECT_THAT(sandbox_.run("prewarm --arch sm_90 --op compose"),
               fails(kUnavailable, "pip install nvidia-cuda-nvrtc"));
 }
 
-TEST(CliPrewarmSpaces, SpaceOfTheCpu) {
-  const CliSandbox sandbox;
-  const auto result = sandbox.json(kSpace);
+TEST_F(CliPrewarmSpaces, SpaceOfTheCpu) {
+  const auto result = sandbox_.json(kSpace);
   const auto& summary = result["summary"];
   EXPECT_GT(summary["compiled"], 0);
   EXPECT_EQ(summary["compiled"], summary["artifacts"]);
 
-  const auto tuned = sandbox.json("tune --shape 8x512 --device cpu");
+  const auto tuned = sandbox_.json("tune --shape 8x512 --device cpu");
   EXPECT_EQ(tuned["statistics"]["compilations"], 0) << "what was compiled ahead is found";
 }
 
-TEST(CliPrewarmSpaces, KernelsThatAreNotKeptFail) {
+TEST_F(CliPrewarmSpaces, KernelsThatAreNotKeptFail) {
   for (const Words& one : {kSpace, kProblems}) {
     CliSandbox sandbox;
     const Words compile = with(one, "--jobs 1 --json");
@@ -147,34 +137,32 @@ TEST(CliPrewarmSpaces, KernelsThatAreNotKeptFail) {
   }
 }
 
-TEST(CliPrewarmSpaces, WithoutAHostCompilerTheCpuIsUnavailable) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_CXX", "none");
+TEST_F(CliPrewarmSpaces, WithoutAHostCompilerTheCpuIsUnavailable) {
+  sandbox_.set("DORAJIT_CXX", "none");
   for (const Words& compile : {kSpace, kProblems}) {
-    const CliResult result = sandbox.run(with(compile, "--json"));
+    const CliResult result = sandbox_.run(with(compile, "--json"));
     EXPECT_EQ(result.exit_code, kUnavailable);
     EXPECT_EQ(result.document()["error"]["code"], "NO_COMPILER");
   }
 }
 
-TEST(CliPrewarmSpaces, ResourcesAndAlignmentsAreListed) {
-  const CliSandbox sandbox;
+TEST_F(CliPrewarmSpaces, ResourcesAndAlignmentsAreListed) {
   const Words command = "prewarm --arch native-cpu --op compose --types f32,f32,f32,f32";
-  EXPECT_THAT(sandbox.run(with(command, "--resources")).out,
+  EXPECT_THAT(sandbox_.run(with(command, "--resources")).out,
               HasSubstr("compose/f32,f32,f32,f32  b"));
-  EXPECT_THAT(sandbox.run(command).out, testing::Not(HasSubstr("compose/f32,f32,f32,f32  b")));
-  const auto slim = sandbox.json(command);
+  EXPECT_THAT(sandbox_.run(command).out, testing::Not(HasSubstr("compose/f32,f32,f32,f32  b")));
+  const auto slim = sandbox_.json(command);
   EXPECT_EQ(slim["artifacts"].size(), slim["summary"]["artifacts"]);
   EXPECT_EQ(slim["targets"][0]["problems"], 0);
   EXPECT_GT(
-      sandbox.json(with(command, "--space comprehensive --configs 9"))["summary"]["artifacts"],
+      sandbox_.json(with(command, "--space comprehensive --configs 9"))["summary"]["artifacts"],
       slim["summary"]["artifacts"]);
-  EXPECT_EQ(sandbox.json(with(command, "--configs 1"))["summary"]["artifacts"], 1);
-  EXPECT_THAT(sandbox.run(with(command, "--list")), fails(2, "prewarm --list needs problems"));
+  EXPECT_EQ(sandbox_.json(with(command, "--configs 1"))["summary"]["artifacts"], 1);
+  EXPECT_THAT(sandbox_.run(with(command, "--list")), fails(2, "prewarm --list needs problems"));
 }
 
-TEST(CliPrewarmSpaces, AllAlignmentsAddUnalignedProblems) {
-  const CliResult result = CliSandbox().run(
+TEST_F(CliPrewarmSpaces, AllAlignmentsAddUnalignedProblems) {
+  const CliResult result = sandbox_.run(
       "prewarm --list --arch sm_90 --op compose --shape 8x512 --types bf16,bf16,f32,bf16 "
       "--all-alignments");
   EXPECT_EQ(result.out,

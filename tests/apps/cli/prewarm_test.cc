@@ -33,22 +33,23 @@ std::string shipped_trials(const std::string& problem) {
   return text;
 }
 
-TEST(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
-  const CliSandbox sandbox;
+using CliPrewarm = CliTest;
+
+TEST_F(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
   const Words prewarm = "prewarm --arch native-cpu --shape 8x512,2x64 --op compose --type f32";
-  const auto first = sandbox.json(prewarm);
+  const auto first = sandbox_.json(prewarm);
   const auto& summary = first["summary"];
   EXPECT_GT(summary["compiled"], 1);
   EXPECT_EQ(summary["compiled"], summary["artifacts"]);
   EXPECT_EQ(summary["tuned"], 0) << "the CPU that builds an image need not be the one that runs it";
   EXPECT_THAT(first, has({{"/targets/0/arch", "native-cpu"}, {"/targets/0/problems", 2}}));
 
-  const auto again = sandbox.json(prewarm)["summary"];
+  const auto again = sandbox_.json(prewarm)["summary"];
   EXPECT_THAT(again, has({{"/compiled", 0}, {"/from_cache", summary["artifacts"]}}));
 
   // An engine that runs the default, and one that tunes.
   Settings settings;
-  settings.cache_dir = sandbox.cache_dir();
+  settings.cache_dir = sandbox_.cache_dir();
   settings.tune_policy = TunePolicy::kOff;
   const auto parts = autotune::make_engine(settings);
   const kernels::Variant variant{.operation = &kernels::operation("compose")};
@@ -56,56 +57,52 @@ TEST(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
       launch::make_problem(variant, kernels::DeviceKind::kCpu, {8, 512}), {}));
   EXPECT_EQ(parts.engine->statistics().compilations, 0);
   EXPECT_EQ(parts.engine->statistics().artifact_hits, 1);
-  const auto tuned = sandbox.json("tune --shape 2x64 --type f32 --device cpu");
+  const auto tuned = sandbox_.json("tune --shape 2x64 --type f32 --device cpu");
   EXPECT_THAT(tuned, has({{"/statistics/compilations", 0}, {"/problems/0/source", "tuned"}}));
 }
 
-TEST(CliPrewarm, NamedDeviceIsTuned) {
-  const CliSandbox sandbox;
+TEST_F(CliPrewarm, NamedDeviceIsTuned) {
   const Words prewarm = "prewarm --device cpu --shape 2x64 --op compose --type f32 --seconds 0.2";
-  const auto first = sandbox.json(prewarm);
+  const auto first = sandbox_.json(prewarm);
   ASSERT_EQ(first["tuned"].size(), 1);
   EXPECT_THAT(first, has({{"/tuned/0/source", "tuned"},
                           {"/tuned/0/problem", "compose/f32,f32,f32,f32/v1/c64/r1"}}));
   EXPECT_GT(first["statistics"]["trials"], 1);
-  const auto again = sandbox.json(prewarm);
+  const auto again = sandbox_.json(prewarm);
   EXPECT_THAT(again, has({{"/statistics/compilations", 0},
                           {"/statistics/trials", 0},
                           {"/tuned/0/source", "user database"}}));
 
-  EXPECT_EQ(sandbox.json(with(prewarm, {"--compile-only"}))["tuned"].size(), 0);
+  EXPECT_EQ(sandbox_.json(with(prewarm, {"--compile-only"}))["tuned"].size(), 0);
 }
 
-TEST(CliPrewarm, RecordedFileIsReplayed) {
-  const CliSandbox sandbox;
-  const std::string file = sandbox.write("problems.txt",
-                                         "compose/f32,f32,f32,f32/v1/c96/r2\n"
-                                         "compose/f32,f32,f32,f32/v1/c96/r2\n"
-                                         "compose/f32,f32,f32,f32/v1/c32/r2\n");
+TEST_F(CliPrewarm, RecordedFileIsReplayed) {
+  const std::string file = sandbox_.write("problems.txt",
+                                          "compose/f32,f32,f32,f32/v1/c96/r2\n"
+                                          "compose/f32,f32,f32,f32/v1/c96/r2\n"
+                                          "compose/f32,f32,f32,f32/v1/c32/r2\n");
   const auto result =
-      sandbox.json({"prewarm", "--arch", "native-cpu", "--from", file, "--configs", "1"});
+      sandbox_.json({"prewarm", "--arch", "native-cpu", "--from", file, "--configs", "1"});
   EXPECT_EQ(result["targets"][0]["problems"], 2);
   EXPECT_EQ(result["summary"]["compiled"], 1) << "the default, which both share";
-  EXPECT_EQ(sandbox.run("prewarm --arch native-cpu --from /nowhere").exit_code, kFailed);
+  EXPECT_EQ(sandbox_.run("prewarm --arch native-cpu --from /nowhere").exit_code, kFailed);
 }
 
-TEST(CliPrewarm, WinnersThatAreNotKeptFail) {
-  const CliSandbox sandbox;
+TEST_F(CliPrewarm, WinnersThatAreNotKeptFail) {
   // What stands in the way of the database, and of nothing else.
-  std::filesystem::create_directories(sandbox.database());
+  std::filesystem::create_directories(sandbox_.database());
   EXPECT_THAT(
-      sandbox.run(
+      sandbox_.run(
           "prewarm --device cpu --shape 2x64 --op compose --type f32 --configs 2 --seconds 0.1"),
       fails(kFailed, "the winners are not kept: "));
 }
 
-TEST(CliPrewarm, NonexistentArchitectureIsRefusedWithoutNvrtc) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_NVRTC", "/nowhere");
+TEST_F(CliPrewarm, NonexistentArchitectureIsRefusedWithoutNvrtc) {
+  sandbox_.set("DORAJIT_NVRTC", "/nowhere");
   for (const char* command :
        {"prewarm --arch sm_42 --shape 2x64", "prewarm --arch native-cpu,sm_42 --shape 2x64 --list",
         "prewarm --arch sm_42 --op compose"}) {
-    EXPECT_THAT(sandbox.run(command),
+    EXPECT_THAT(sandbox_.run(command),
                 fails(kUsage, "--arch sm_42: there is no such architecture; examples"))
         << command;
   }
@@ -151,12 +148,13 @@ TEST_F(CliPrewarmCuda, NewerArchitectureThanNvrtcKnowsGetsPtx) {
 }
 
 TEST_F(CliPrewarmCuda, ArchitectureThatNvrtcDoesNotSupportIsRefused) {
-  const CliResult dropped = sandbox_.run("prewarm --arch sm_20 --shape 2x64");
-  EXPECT_EQ(dropped.exit_code, kUnavailable);
-  EXPECT_THAT(sandbox_.run("prewarm --arch sm_42 --shape 2x64"),
-              fails(kUsage, "--arch sm_42: there is no such architecture; NVRTC "));
-  EXPECT_THAT(sandbox_.run("prewarm --arch sm_81 --shape 2x64"),
-              fails(kUsage, "--arch sm_81: there is no such architecture; NVRTC "));
+  for (const std::string what : {" --shape 2x64", " --op compose"}) {
+    EXPECT_EQ(sandbox_.run(("prewarm --arch sm_20" + what).c_str()).exit_code, kUnavailable);
+  }
+  for (const std::string arch : {"sm_42", "sm_81"}) {
+    EXPECT_THAT(sandbox_.run({"prewarm", "--arch", arch, "--shape", "2x64"}),
+                fails(kUsage, "--arch " + arch + ": there is no such architecture; NVRTC "));
+  }
 }
 
 TEST_F(CliPrewarmCuda, ProcessOnSuchAGpuCompilesNothing) {

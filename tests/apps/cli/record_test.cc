@@ -25,6 +25,10 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+Outcome call(dorajit_engine* engine, std::int64_t rows, std::int64_t cols) {
+  return SampleCompose(rows, cols).run(engine);
+}
+
 class Record : public CAbiTest {
  protected:
   Record() { record(file()); }
@@ -38,11 +42,6 @@ class Record : public CAbiTest {
     std::vector<std::string> lines;
     for (std::string line; std::getline(stream, line);) lines.push_back(line);
     return lines;
-  }
-
-  // A call that need not succeed to have been met: its status.
-  static Outcome call(dorajit_engine* engine, std::int64_t rows, std::int64_t cols) {
-    return SampleCompose(rows, cols).run(engine);
   }
 };
 
@@ -151,19 +150,6 @@ class Locked : public CAbiTest {
     // What may never happen in such a process.
     set_variable("DORAJIT_TUNE", "first_use");
   }
-
-  static Outcome call(dorajit_engine* engine, std::int64_t rows, std::int64_t cols) {
-    return SampleCompose(rows, cols).run(engine);
-  }
-
-  static Outcome create() {
-    dorajit_engine* engine = nullptr;
-    dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_engine_create(nullptr, &engine, &error);
-    EXPECT_EQ(engine != nullptr, status == DORAJIT_OK);
-    dorajit_engine_destroy(engine);
-    return take(status, error);
-  }
 };
 
 TEST_F(Locked, FrozenConfigsRunAndNothingIsTuned) {
@@ -223,7 +209,7 @@ TEST_F(Locked, ProcessesRunAlikeOrReportTheDifference) {
 TEST_F(Locked, UnreadableFileIsAnErrorOfTheEngine) {
   lock();
   const auto expect_refused = [&](const std::string& why) {
-    const Outcome outcome = create();
+    const Outcome outcome = create_engine();
     EXPECT_EQ(outcome.status, DORAJIT_IO_ERROR);
     EXPECT_THAT(outcome.message, HasSubstr("DORAJIT_LOCKED"));
     EXPECT_THAT(outcome.message, HasSubstr(file()));
@@ -232,11 +218,11 @@ TEST_F(Locked, UnreadableFileIsAnErrorOfTheEngine) {
   };
   expect_refused("No such file or directory");
   freeze();
-  EXPECT_EQ(create().message, "");
+  EXPECT_EQ(create_engine().message, "");
   fs::resize_file(file(), fs::file_size(file()) - 1);
   expect_refused("incomplete");
   setenv("DORAJIT_LOCKED_MISS", "banana", 1);
-  EXPECT_EQ(create().status, DORAJIT_INVALID_ARGUMENT);
+  EXPECT_EQ(create_engine().status, DORAJIT_INVALID_ARGUMENT);
 }
 
 TEST_F(Locked, BuiltInKernelsAreFrozen) {

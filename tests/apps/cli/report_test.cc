@@ -52,11 +52,9 @@ nlohmann::json document_in(const std::string& page) {
   return nlohmann::json::parse(page.substr(begin, page.find("</script>", begin) - begin));
 }
 
-class CliReport : public testing::Test {
+class CliReport : public CliTest {
  protected:
-  [[nodiscard]] std::string page_path() const { return sandbox_.file("report.html"); }
-
-  CliSandbox sandbox_;
+  [[nodiscard]] std::string page_path() const { return file("report.html"); }
 };
 
 TEST_F(CliReport, WithoutTrialsSaysHowToMeasureSome) {
@@ -183,9 +181,7 @@ TEST_F(CliReport, TextOfFilesIsEscaped) {
               has({{"/source", "<img src=x>{{document}}.jsonl"}, {"/speedup_over_default", 2}}));
 }
 
-TEST_F(CliReport, MissingOptionIsNamed) {
-  EXPECT_THAT(sandbox_.run("report"), fails(kUsage, "--html FILE"));
-
+TEST_F(CliReport, UnusablePathsAreNamed) {
   const std::string nowhere = sandbox_.file("no/such/folder/x.html");
   EXPECT_THAT(sandbox_.run({"report", "--html", nowhere, "--from", kH200}),
               fails(kFailed, nowhere + ": No such file or directory"));

@@ -94,13 +94,5 @@ TEST(CliShard, InvalidPartsAreRefused) {
   }
 }
 
-TEST(CliTune, SecondsBoundTheTuning) {
-  const CliSandbox sandbox;
-  const CliResult none = sandbox.run("tune --shape 4x64 --device cpu --seconds 0 --json");
-  EXPECT_EQ(none.exit_code, 1) << "nothing can be compared in no time";
-  EXPECT_EQ(none.document()["statistics"]["trials"], 0);
-  EXPECT_EQ(sandbox.run("tune --shape 4x64 --seconds -1").exit_code, 2);
-}
-
 }  // namespace
 }  // namespace dorajit::test

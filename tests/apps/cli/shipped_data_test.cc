@@ -19,9 +19,8 @@ using testing::HasSubstr;
 
 const std::string kShipped = std::string(DORAJIT_SOURCE_DIR) + "/databases/nvidia_h200.jsonl";
 
-class CliShippedData : public testing::Test {
+class CliShippedData : public CliTest {
  protected:
-  [[nodiscard]] std::string file(const std::string& name) const { return sandbox_.file(name); }
   // Of two devices and other kernels than this program's.
   void write_trials(const std::string& path, int problem) {
     std::vector<cache::Trial> trials;
@@ -33,8 +32,6 @@ class CliShippedData : public testing::Test {
     }
     ASSERT_TRUE(cache::write_trial_file(path, trials));
   }
-
-  CliSandbox sandbox_;
 };
 
 TEST_F(CliShippedData, ShippedTrialsProveTheirWinners) {

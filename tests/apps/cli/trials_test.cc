@@ -76,10 +76,6 @@ TEST_F(CliTrials, ExportFiltersByDevice) {
   EXPECT_THAT(none.err, HasSubstr("0 trials from"));
 }
 
-TEST_F(CliTrials, ExportWithJsonNeedsOut) {
-  EXPECT_THAT(here_.run("export --json"), fails(kUsage, "needs --out FILE"));
-}
-
 TEST_F(CliTrials, ExportReportsUnwritablePaths) {
   EXPECT_THAT(here_.run({"export", "--out", file("no/such/folder/x.jsonl")}),
               fails(kFailed, "no/such/folder/x.jsonl: No such file or directory"));

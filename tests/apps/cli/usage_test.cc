@@ -18,13 +18,14 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-TEST(CliUsage, VersionIsOneLine) {
-  const CliResult version = CliSandbox().succeed("--version");
+using CliUsage = CliTest;
+
+TEST_F(CliUsage, VersionIsOneLine) {
+  const CliResult version = sandbox_.succeed("--version");
   EXPECT_THAT(version.out, testing::MatchesRegex("dorajit [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
-TEST(CliUsage, WrongCommandLinesAreExplained) {
-  const CliSandbox sandbox;
+TEST_F(CliUsage, WrongCommandLinesAreExplained) {
   const struct {
     Words arguments;
     const char* message;
@@ -64,6 +65,9 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
       {"tune --shape 4x4 --seconds=-1", "-1 not in range"},
       {"prewarm --shape 4x4 --seconds NaN", "NaN not in range"},
       {"freeze --op backward", "--op requires --shape RxC, or --kernel FILE.json"},
+      {"freeze --compare none", "--compare"},
+      {"freeze --check x --out y", "--check"},
+      {"daemon start --duty 200", "--duty"},
       {"freeze --with n=9", "--with requires --kernel"},
       {"freeze --check x.lock --shape 4x4", "leave out the options"},
       {"show --op backward", "--op requires --shape"},
@@ -77,7 +81,7 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
       {"run python --lr 1", "--lr"},
   };
   for (const auto& one : cases) {
-    const CliResult result = sandbox.run(one.arguments);
+    const CliResult result = sandbox_.run(one.arguments);
     EXPECT_EQ(result.exit_code, kUsage) << one.message;
     EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
     EXPECT_THAT(result.err, HasSubstr(one.message));
@@ -85,10 +89,9 @@ TEST(CliUsage, WrongCommandLinesAreExplained) {
   }
 }
 
-TEST(CliUsage, HelpIsACommandAndWhatNoArgumentsPrint) {
-  const CliSandbox sandbox;
+TEST_F(CliUsage, HelpIsACommandAndWhatNoArgumentsPrint) {
   const auto help_of = [&](const Words& arguments) {
-    const CliResult result = sandbox.succeed(arguments);
+    const CliResult result = sandbox_.succeed(arguments);
     return result.out;
   };
   EXPECT_EQ(help_of({}), help_of({"--help"}));
@@ -96,21 +99,19 @@ TEST(CliUsage, HelpIsACommandAndWhatNoArgumentsPrint) {
   EXPECT_EQ(help_of({"help", "daemon", "start"}), help_of({"daemon", "start", "--help"}));
 }
 
-TEST(CliUsage, ErrorOfAnOperationNamesThoseThatHelpOffers) {
-  const CliSandbox sandbox;
-  const std::string help = sandbox.run("tune --help").out;
+TEST_F(CliUsage, ErrorOfAnOperationNamesThoseThatHelpOffers) {
+  const std::string help = sandbox_.run("tune --help").out;
   const std::size_t from = help.find("--op ") + 5;
   std::string offered = help.substr(from, help.find_first_of(" \n", from) - from);
   for (std::size_t at = 0; (at = offered.find('|', at)) != std::string::npos; ++at) {
     offered.replace(at, 1, ", ");
   }
-  EXPECT_THAT(sandbox.run("tune --op compse --shape 4x4").err,
+  EXPECT_THAT(sandbox_.run("tune --op compse --shape 4x4").err,
               HasSubstr("--op compse is none of: " + offered + "\n"));
 }
 
-TEST(CliUsage, DatabaseThatIsReadGetsNoFilesBesideIt) {
-  const CliSandbox sandbox;
-  const std::string folder = sandbox.file("read");
+TEST_F(CliUsage, DatabaseThatIsReadGetsNoFilesBesideIt) {
+  const std::string folder = sandbox_.file("read");
   const std::string file = folder + "/shipped.db";
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   cache::TuningStore::open(folder)->merge(std::vector{cache::sample_trial(1, 0)});
@@ -126,35 +127,33 @@ TEST(CliUsage, DatabaseThatIsReadGetsNoFilesBesideIt) {
                                        {"report", "--json", "--from", file},
                                        {"import", file}};
   for (const auto& command : commands) {
-    EXPECT_EQ(sandbox.run(command).exit_code, 0) << command[0];
+    EXPECT_EQ(sandbox_.run(command).exit_code, 0) << command[0];
     EXPECT_EQ(files(), 1) << command[0];
   }
 }
 
-TEST(CliUsage, RunBecomesAProgramThatPatches) {
-  CliSandbox sandbox;
+TEST_F(CliUsage, RunBecomesAProgramThatPatches) {
   const auto shell = [&](const std::string& script) {
-    return sandbox.run(
+    return sandbox_.run(
         {"--cache-dir", "/some/cache", "run", "--", "/bin/sh", "-c", script, "--json", "--"});
   };
   const std::string show = "echo $DORAJIT_PATCH_PEFT $DORAJIT_CACHE_DIR $0 $1; exit 7";
   EXPECT_EQ(shell(show).exit_code, 7);
   EXPECT_EQ(shell(show).out, "1 /some/cache --json --\n");
-  sandbox.set("DORAJIT_PATCH_PEFT", "dropout=low_rank");
+  sandbox_.set("DORAJIT_PATCH_PEFT", "dropout=low_rank");
   EXPECT_EQ(shell(show).out, "dropout=low_rank /some/cache --json --\n");
   EXPECT_EQ(shell("kill -PIPE $$; echo ignored").out, "");
-  EXPECT_THAT(sandbox.run("run -- /missing/program"),
+  EXPECT_THAT(sandbox_.run("run -- /missing/program"),
               fails(1, "cannot run /missing/program: No such file"));
 }
 
-TEST(CliUsage, FilesWithoutAnEndAreRefused) {
-  const CliSandbox sandbox;
-  const std::string pipe = sandbox.file("pipe");
+TEST_F(CliUsage, FilesWithoutAnEndAreRefused) {
+  const std::string pipe = sandbox_.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const std::vector<Words> commands = {{"import"},
                                        {"doctor"},
                                        {"export", "--from"},
-                                       {"report", "--html", sandbox.file("page.html"), "--from"},
+                                       {"report", "--html", sandbox_.file("page.html"), "--from"},
                                        {"freeze", "--check"},
                                        {"prewarm", "--from"},
                                        {"explain", "--with", "n=4", "--kernel"}};
@@ -162,28 +161,32 @@ TEST(CliUsage, FilesWithoutAnEndAreRefused) {
     command.emplace_back();
     for (const std::string& path : {pipe, std::string("/dev/zero")}) {
       command.back() = path;
-      const CliResult result = sandbox.run(command);
+      const CliResult result = sandbox_.run(command);
       EXPECT_EQ(result.exit_code, 1) << command[0];
       EXPECT_THAT(result.err + result.out, HasSubstr("it is not a regular file")) << command[0];
     }
   }
 }
 
-TEST(CliUsage, UnknownValueOfAnEnvironmentVariableIsRefused) {
-  CliSandbox sandbox;
-  sandbox.set("DORAJIT_TUNE", "banana");
-  EXPECT_THAT(sandbox.run("show"), fails(kUsage, "DORAJIT_TUNE is \"banana\""));
+TEST_F(CliUsage, UnknownValueOfAnEnvironmentVariableIsRefused) {
+  sandbox_.set("DORAJIT_TUNE", "banana");
+  EXPECT_THAT(sandbox_.run("show"), fails(kUsage, "DORAJIT_TUNE is \"banana\""));
 }
 
-TEST(CliUsage, FailureWithJsonIsADocumentToo) {
-  const CliResult result = CliSandbox().run("--json tune --shape 4");
-  EXPECT_EQ(result.exit_code, kUsage);
-  EXPECT_EQ(result.document()["error"]["code"], "INVALID_ARGUMENT");
-  EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
+TEST_F(CliUsage, FailureWithJsonIsADocumentToo) {
+  for (const auto& [arguments, message] : std::vector<std::pair<Words, std::string>>{
+           {"--json tune --shape 4", "ROWSxCOLS"},
+           {"freeze --shape 4x64 --device cpu --json", "needs --out FILE"},
+           {"export --json", "needs --out FILE"}}) {
+    const CliResult result = sandbox_.run(arguments);
+    EXPECT_THAT(result, fails(kUsage, message));
+    EXPECT_EQ(result.document()["error"]["code"], "INVALID_ARGUMENT");
+    EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
+  }
 }
 
-TEST(CliUsage, MissingDeviceIsUnavailable) {
-  const CliResult result = CliSandbox().run("tune --shape 4x4 --device cuda:63");
+TEST_F(CliUsage, MissingDeviceIsUnavailable) {
+  const CliResult result = sandbox_.run("tune --shape 4x4 --device cuda:63");
   EXPECT_EQ(result.exit_code, kUnavailable);
   EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
 }

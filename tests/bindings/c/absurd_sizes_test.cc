@@ -19,32 +19,17 @@ constexpr std::array<Size, 4> kAbsurd = {{{(std::int64_t{1} << 61) + 1, 1},
 class AbsurdSizesTest : public CAbiTest {
  protected:
   AbsurdSizesTest() {
-    set_variable("DORAJIT_CXX", std::nullopt);
-    set_variable("DORAJIT_TUNE", "first_use");
-    set_variable("DORAJIT_TUNE_SECONDS", "0.1");
+    tune_at_first_use();
     engine_ = make_engine();
   }
 
   void expect_refused(const Outcome& outcome) {
-    EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
-    EXPECT_NE(outcome.message.find("2^47 bytes"), std::string::npos) << outcome.message;
+    expect_refusal(outcome, "2^47 bytes");
     EXPECT_EQ(statistics_of(engine_.get()).compilations, 0);
   }
 
   EngineHandle engine_;
 };
-
-TEST_F(AbsurdSizesTest, WarmupOfImpossibleSizesIsRefused) {
-  for (const auto& [rows, cols] : kAbsurd) {
-    const Tensor matrix(nullptr, ElementType::kFloat32, {rows, cols});
-    const Tensor gain(nullptr, ElementType::kFloat32, {cols});
-    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
-    dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_warmup(engine_.get(), dorajit_operation_find("compose"),
-                                                 tensors.data(), 4, nullptr, 0, &error);
-    expect_refused(take(status, error));
-  }
-}
 
 TEST_F(AbsurdSizesTest, CallsWithImpossibleSizesAreRefused) {
   HostArray data(ElementType::kFloat32, 8);
@@ -57,20 +42,15 @@ TEST_F(AbsurdSizesTest, CallsWithImpossibleSizesAreRefused) {
   expect_refused(compose(engine_.get(), apart, apart, {data, {4}}, 1, apart));
 }
 
-TEST_F(AbsurdSizesTest, ExplainAndWorkspaceOfImpossibleSizesAreRefused) {
+TEST_F(AbsurdSizesTest, PreparationOfImpossibleSizesIsRefused) {
   for (const auto& [rows, cols] : kAbsurd) {
     const Tensor matrix(nullptr, ElementType::kFloat32, {rows, cols});
     const Tensor gain(nullptr, ElementType::kFloat32, {cols});
-    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    const Operands tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    expect_refused(warm_up(engine_.get(), "compose", tensors));
     dorajit_explanation explanation{};
-    explanation.struct_size = sizeof explanation;
-    dorajit_error* error = nullptr;
-    dorajit_status status = dorajit_explain(engine_.get(), dorajit_operation_find("compose"),
-                                            tensors.data(), 4, nullptr, 0, &explanation, &error);
-    expect_refused(take(status, error));
-    std::int64_t bytes = 0;
-    status = dorajit_backward_workspace(matrix.get(), gain.get(), &bytes, &error);
-    expect_refused(take(status, error));
+    expect_refused(explain(engine_.get(), "compose", tensors, explanation));
+    expect_refused(backward_workspace(matrix, gain).outcome);
   }
 }
 
@@ -82,11 +62,8 @@ TEST_F(AbsurdSizesTest, RowsWithoutColumnsAreLimitedOnlyForSums) {
   const Tensor channel(data, {1, 1});
   const Tensor d_gain(data.data() + 16, ElementType::kFloat32, {1});
   EXPECT_EQ(compose(engine_.get(), empty, empty, channel, 1, empty).message, "");
-  dorajit_error* error = nullptr;
-  const dorajit_status status =
-      dorajit_backward(engine_.get(), nullptr, empty.get(), empty.get(), channel.get(), 1, nullptr,
-                       nullptr, d_gain.get(), nullptr, 0, &error);
-  expect_refused(take(status, error));
+  expect_refused(backward(engine_.get(),
+                          {.d_out = &empty, .inner = &empty, .gain = &channel, .d_gain = &d_gain}));
 }
 
 }  // namespace

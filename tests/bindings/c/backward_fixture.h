@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,8 +33,8 @@ class BackwardTest : public CAbiTest {
   Outcome run(const BackwardCall& call) { return backward(engine_.get(), call); }
 
   // A tensor that lives as long as the test.
-  const Tensor* tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape);
-  const Tensor* tensor(HostArray& array, std::initializer_list<std::int64_t> shape) {
+  const Tensor* tensor(void* data, ElementType type, const Shape& shape);
+  const Tensor* tensor(HostArray& array, const Shape& shape) {
     return tensor(array.data(), array.type(), shape);
   }
 

@@ -1,4 +1,8 @@
-// The gradients that dorajit_backward computes on the CPU.
+// The gradients that dorajit_backward computes on the CPU. Without d_gain, inner is neither read
+// nor checked.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <cmath>
 #include <utility>
@@ -115,7 +119,9 @@ TEST_F(BackwardTest, SumsOfNoTermsAreZero) {
   for (const Tensor** tensor : {&empty.d_out, &empty.inner, &empty.d_lora, &empty.d_base}) {
     *tensor = &none;
   }
-  EXPECT_EQ(backward_workspace(none, *empty.gain).bytes, 0);
+  const Tensor no_gain(nullptr, ElementType::kFloat32, {10});
+  empty.gain = &no_gain;
+  EXPECT_EQ(backward_workspace(none, no_gain).bytes, 0);
   ASSERT_EQ(run(empty).message, "");
   for (std::size_t i = 0; i < d_gain_.size(); ++i) {
     EXPECT_EQ(d_gain_.get(i), 0);
@@ -143,6 +149,60 @@ TEST_F(BackwardTest, EmptyCallsWithoutASumDoNothing) {
       run({.d_out = &thin, .inner = &thin, .gain = &no_channels, .d_gain = &no_channels}).message,
       "");
   EXPECT_EQ(statistics_of(engine_.get()).launches, 0);
+}
+
+// Memory without access rights: touching any byte ends the process.
+class InaccessiblePages {
+ public:
+  explicit InaccessiblePages(std::size_t size)
+      : size_(size), data_(mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~InaccessiblePages() { munmap(data_, size_); }
+  InaccessiblePages(const InaccessiblePages&) = delete;
+  InaccessiblePages& operator=(const InaccessiblePages&) = delete;
+
+  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] bool is_mapped() const { return data_ != MAP_FAILED; }
+
+ private:
+  std::size_t size_;
+  void* data_;
+};
+
+class UnreadInnerTest : public BackwardTest {
+ protected:
+  static constexpr Wanted kNoSum{.d_gain = false};
+
+  void expect_unread(const Tensor& inner) {
+    for (const bool compiled : {false, true}) {
+      if (compiled) use_compiled_kernels();
+      resize(300, 10);
+      BackwardCall unread = call(kNoSum);
+      unread.inner = &inner;
+      ASSERT_EQ(run(unread).message, "") << "compiled " << compiled;
+      expect_results(kNoSum);
+    }
+  }
+};
+
+TEST_F(UnreadInnerTest, MemoryOfUnneededInnerIsNotRead) {
+  const InaccessiblePages pages(sizeof(float) * 300 * 10);
+  ASSERT_TRUE(pages.is_mapped());
+  expect_unread({pages.data(), ElementType::kFloat32, {300, 10}});
+}
+
+TEST_F(UnreadInnerTest, DescriptionOfUnneededInnerIsNotChecked) {
+  Tensor nonsense(nullptr, ElementType::kFloat64, {-3, 2});
+  nonsense->dtype = {kDLInt, 3, 5};
+  nonsense->device = {kDLMetal, -1};
+  expect_unread(nonsense);
+}
+
+TEST_F(UnreadInnerTest, OutputsMayOverlapUnneededInner) {
+  BackwardCall in_place = call(kNoSum);
+  const Tensor shifted(d_lora_.data() + sizeof(float), ElementType::kFloat32, {rows_, cols_});
+  in_place.inner = &shifted;
+  ASSERT_EQ(run(in_place).message, "");
+  expect_results(kNoSum);
 }
 
 }  // namespace

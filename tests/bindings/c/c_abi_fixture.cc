@@ -2,7 +2,7 @@
 
 #include <bit>
 #include <cstdlib>
-#include <filesystem>
+#include <utility>
 
 #include "bindings/c/error_handle.h"
 #include "runtime/base/log.h"
@@ -85,18 +85,22 @@ void HostArray::fill(double first, double step, int period) {
   }
 }
 
-Tensor::Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape)
-    : Tensor(data, type, shape, {}) {
+Tensor::Tensor(void* data, ElementType type, Shape shape)
+    : Tensor(data, type, std::move(shape), {}) {
   tensor_.strides = nullptr;
 }
 
-Tensor::Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape,
-               std::initializer_list<std::int64_t> strides)
-    : shape_(shape), strides_(strides) {
+Tensor::Tensor(void* data, ElementType type, Shape shape, Shape strides) {
   tensor_.data = data;
   tensor_.device = {kDLCPU, 0};
-  tensor_.ndim = static_cast<int>(shape_.size());
   tensor_.dtype = data_type(type);
+  reshape(std::move(shape), std::move(strides));
+}
+
+void Tensor::reshape(Shape shape, Shape strides) {
+  shape_ = std::move(shape);
+  strides_ = std::move(strides);
+  tensor_.ndim = static_cast<int>(shape_.size());
   tensor_.shape = shape_.data();
   tensor_.strides = strides_.data();
 }
@@ -158,25 +162,29 @@ dorajit_statistics statistics_of(const dorajit_engine* engine) {
   return statistics;
 }
 
-float plain_compose(double lora, double base, double gain, double scale) {
-  const auto g = static_cast<float>(gain);
-  const float scaled_lora = static_cast<float>(scale) * static_cast<float>(lora);
-  return (g - 1.0F) * static_cast<float>(base) + g * scaled_lora;
+Outcome warm_up(dorajit_engine* engine, const char* operation, const Operands& tensors) {
+  return outcome_of([&](dorajit_error** error) {
+    return dorajit_warmup(engine, dorajit_operation_find(operation), tensors.data(),
+                          static_cast<std::int32_t>(tensors.size()), nullptr, 0, error);
+  });
+}
+
+Outcome explain(dorajit_engine* engine, const char* operation, const Operands& tensors,
+                dorajit_explanation& explanation) {
+  explanation.struct_size = sizeof explanation;
+  return outcome_of([&](dorajit_error** error) {
+    return dorajit_explain(engine, dorajit_operation_find(operation), tensors.data(),
+                           static_cast<std::int32_t>(tensors.size()), nullptr, 0, &explanation,
+                           error);
+  });
 }
 
 CAbiTest::CAbiTest() {
-  folder_ = testing::TempDir() + "dorajit-c-abi-XXXXXX";
-  EXPECT_NE(mkdtemp(folder_.data()), nullptr);
   set_variable("DORAJIT_CACHE_DIR", cache_dir());
-  set_variable("DORAJIT_DAEMON_DIR", folder_);
+  set_variable("DORAJIT_DAEMON_DIR", folder());
   set_variable("DORAJIT_TUNE", "off");
   set_variable("DORAJIT_CXX", "none");
   set_variable("DORAJIT_LOG", "off");
-}
-
-CAbiTest::~CAbiTest() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 void CAbiTest::set_variable(const std::string& name, const std::optional<std::string>& value) {
@@ -191,6 +199,15 @@ void CAbiTest::tune_at_first_use(const char* seconds) {
   set_variable("DORAJIT_CXX", std::nullopt);
   set_variable("DORAJIT_TUNE", "first_use");
   set_variable("DORAJIT_TUNE_SECONDS", seconds);
+}
+
+Outcome CAbiTest::create_engine(const dorajit_engine_options* options) {
+  dorajit_engine* engine = nullptr;
+  Outcome outcome = outcome_of(
+      [&](dorajit_error** error) { return dorajit_engine_create(options, &engine, error); });
+  EXPECT_EQ(engine != nullptr, outcome.status == DORAJIT_OK);
+  dorajit_engine_destroy(engine);
+  return outcome;
 }
 
 EngineHandle CAbiTest::make_engine(const dorajit_engine_options* options) {

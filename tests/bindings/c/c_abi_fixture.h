@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "dorajit/dorajit.h"
 #include "kernel_templates/element_type.h"
 #include "tests/fakes/scoped_environment.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace dorajit::bindings {
 
@@ -44,24 +44,27 @@ class HostArray {
   std::vector<std::byte> bytes_;
 };
 
+using Shape = std::vector<std::int64_t>;
+
 // A DLTensor together with its sizes and strides. Not copied, since it points into itself.
 class Tensor {
  public:
   // Compact, without strides.
-  Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape);
-  Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape,
-         std::initializer_list<std::int64_t> strides);
-  Tensor(HostArray& array, std::initializer_list<std::int64_t> shape)
-      : Tensor(array.data(), array.type(), shape) {}
+  Tensor(void* data, ElementType type, Shape shape);
+  Tensor(void* data, ElementType type, Shape shape, Shape strides);
+  Tensor(HostArray& array, const Shape& shape) : Tensor(array.data(), array.type(), shape) {}
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
+
+  // Gives it another shape, with these strides.
+  void reshape(Shape shape, Shape strides);
 
   DLTensor* operator->() { return &tensor_; }
   const DLTensor* get() const { return &tensor_; }
 
  private:
-  std::vector<std::int64_t> shape_;
-  std::vector<std::int64_t> strides_;
+  Shape shape_;
+  Shape strides_;
   DLTensor tensor_{};
 };
 
@@ -112,15 +115,25 @@ struct SampleCompose {
 
 dorajit_statistics statistics_of(const dorajit_engine* engine);
 
-// (gain - 1) * base + gain * (scale * lora), each operation rounded once to float.
-float plain_compose(double lora, double base, double gain, double scale);
+// (gain - 1) * base + gain * (scale * lora), each operation rounded once to T.
+template <class T = float>
+T plain_compose(double lora, double base, double gain, double scale) {
+  const auto g = static_cast<T>(gain);
+  const T scaled_lora = static_cast<T>(scale) * static_cast<T>(lora);
+  return (g - 1) * static_cast<T>(base) + g * scaled_lora;
+}
+
+// The tensors of a call in the order of the operation's operands; null is passed on as null.
+using Operands = std::vector<const DLTensor*>;
+Outcome warm_up(dorajit_engine* engine, const char* operation, const Operands& tensors);
+Outcome explain(dorajit_engine* engine, const char* operation, const Operands& tensors,
+                dorajit_explanation& explanation);
 
 // Gives every test an empty cache folder and an environment in which nothing is logged, compiled
 // or tuned unless the test sets it. Restores the environment.
 class CAbiTest : public testing::Test {
  protected:
   CAbiTest();
-  ~CAbiTest() override;
 
   // Sets a variable that the fixture restores; std::nullopt unsets it.
   static void set_variable(const std::string& name, const std::optional<std::string>& value);
@@ -128,18 +141,21 @@ class CAbiTest : public testing::Test {
   // Compiles with the host's compiler, and tunes at the first call.
   static void tune_at_first_use(const char* seconds = "0.1");
 
+  // The outcome of creating an engine, which is destroyed again.
+  static Outcome create_engine(const dorajit_engine_options* options = nullptr);
+
   // Creates an engine from the environment, or fails the test.
   EngineHandle make_engine(const dorajit_engine_options* options = nullptr);
 
-  [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] std::string cache_dir() const { return folder_ + "/cache"; }
+  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
+  [[nodiscard]] std::string cache_dir() const { return folder_.file("cache"); }
 
  private:
   tests::ScopedEnvironment environment_{
       "DORAJIT_CACHE_DIR", "DORAJIT_TUNE",  "DORAJIT_TUNE_SECONDS", "DORAJIT_SCRATCH_BYTES",
       "DORAJIT_AUTOTUNE",  "DORAJIT_NVRTC", "DORAJIT_CXX",          "DORAJIT_LOG",
       "DORAJIT_WORKER",    "XDG_CACHE_HOME"};
-  std::string folder_;
+  cache::TemporaryDirectory folder_;
 };
 
 // Fails like a function of the C ABI whose compiler refused "line 1".

@@ -1,7 +1,10 @@
-// The C++ wrapper: RAII types, exceptions and tensor views over the C ABI.
+// The C++ wrapper: RAII types, exceptions and tensor views over the C ABI, and every operation.
 #include <array>
+#include <cmath>
+#include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "dorajit/dorajit.hpp"
 #include "tests/bindings/c/c_abi_fixture.h"
@@ -10,11 +13,13 @@ namespace dorajit::bindings {
 namespace {
 
 using Type = dorajit::ElementType;
+using Floats = std::vector<float>;
 
 static_assert(!std::is_copy_constructible_v<Engine>);
 static_assert(std::is_nothrow_move_constructible_v<Engine>);
 static_assert(std::is_nothrow_move_assignable_v<Engine>);
 static_assert(std::is_nothrow_copy_constructible_v<Error>);
+static_assert(std::is_copy_constructible_v<Gradients>);
 static_assert(std::is_convertible_v<TensorRef, ConstTensorRef>);
 static_assert(!std::is_convertible_v<ConstTensorRef, TensorRef>);
 
@@ -24,8 +29,21 @@ concept GivesTensor = requires(View&& view) { std::forward<View>(view).dl_tensor
 static_assert(GivesTensor<TensorRef&> && GivesTensor<const ConstTensorRef&>);
 static_assert(!GivesTensor<TensorRef> && !GivesTensor<const ConstTensorRef>);
 
+constexpr double kScale = 0.5;
+constexpr auto kScaleF = static_cast<float>(kScale);
+constexpr std::int64_t kRows = 300;
+constexpr std::int64_t kCols = 3;
+constexpr auto kCount = static_cast<std::size_t>(kRows * kCols);
+
 class CppWrapperTest : public CAbiTest {
  protected:
+  CppWrapperTest() {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      lora_[i] = 0.25F * static_cast<float>(i % 17);
+      base_[i] = 1 - 0.125F * static_cast<float>(i % 23);
+    }
+  }
+
   // The error that `call` throws.
   template <class Call>
   Error thrown_by(const Call& call) {
@@ -37,45 +55,58 @@ class CppWrapperTest : public CAbiTest {
     ADD_FAILURE() << "nothing was thrown";
     return {dorajit::Status::kOk, ""};
   }
+  template <class Call>
+  void expect_invalid(const std::string& part, const Call& call) {
+    const Error error = thrown_by(call);
+    EXPECT_EQ(error.status(), dorajit::Status::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+
+  static TensorRef matrix(Floats& values) {
+    return {values.data(), {kRows, kCols}, Type::kFloat32};
+  }
+  static TensorRef channels(std::array<float, kCols>& values) {
+    return {values.data(), {kCols}, Type::kFloat32};
+  }
+  [[nodiscard]] ConstTensorRef gain() const { return {gain_.data(), {kCols}, Type::kFloat32}; }
 
   void expect_composed() {
-    for (std::size_t i = 0; i < out_.size(); ++i) {
-      ASSERT_EQ(out_.at(i), plain_compose(lora_.at(i), base_.at(i), gain_.at(i % 3), 0.5));
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(out_[i], plain_compose(lora_[i], base_[i], gain_.at(i % 3), kScale));
     }
   }
 
-  const std::array<float, 6> lora_{1, 2, 3, 4, 5, 6};
-  const std::array<float, 6> base_{6, 5, 4, 3, 2, 1};
-  const std::array<float, 3> gain_{0.5F, 1, 1.5F};
-  std::array<float, 6> out_{};
+  Engine engine_;
+  Floats lora_ = Floats(kCount);
+  Floats base_ = Floats(kCount);
+  const std::array<float, kCols> gain_{0.5F, 1, 1.5F};
+  std::array<float, kCols> bias_{0.1F, -0.2F, 7};
+  Floats out_ = Floats(kCount);
+  Floats inner_ = Floats(kCount);
 };
 
 TEST_F(CppWrapperTest, ComposesPointersWithShapes) {
-  Engine engine;
-  engine.compose(nullptr, {lora_.data(), {2, 3}, Type::kFloat32},
-                 {base_.data(), {1, 2, 3}, {6, 3, 1}, Type::kFloat32},
-                 {gain_.data(), {3}, Type::kFloat32}, 0.5, {out_.data(), {2, 3}, Type::kFloat32});
+  engine_.compose(nullptr, matrix(lora_),
+                  {base_.data(), {1, kRows, 3}, {900, 3, 1}, Type::kFloat32}, gain(), kScale,
+                  matrix(out_));
   expect_composed();
-  EXPECT_EQ(engine.statistics().launches, 1);
-  const std::vector<Explanation> plans = engine.plans();
+  EXPECT_EQ(engine_.statistics().launches, 1);
+  const std::vector<Explanation> plans = engine_.plans();
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(plans[0].device.device_type, kDLCPU);
-  EXPECT_EQ(plans[0].problem, "compose/f32,f32,f32,f32/v1/c3/r1");
+  EXPECT_EQ(plans[0].problem, "compose/f32,f32,f32,f32/v1/c3/r9");
   EXPECT_EQ(plans[0].source, "default");
   EXPECT_EQ(plans[0].renewals, 0);
 }
 
 TEST_F(CppWrapperTest, ComposesDlpackTensorsAndCopiesOfViews) {
-  Engine engine;
-  HostArray lora(kernels::ElementType::kFloat32, 6);
-  for (std::size_t i = 0; i < 6; ++i) lora.set(i, lora_.at(i));
-  const Tensor dlpack(lora, {2, 3});
-  const std::vector<std::int64_t> shape{2, 3};
+  const Tensor dlpack(lora_.data(), kernels::ElementType::kFloat32, {kRows, kCols});
+  const std::vector<std::int64_t> shape{kRows, kCols};
   TensorRef out(out_.data(), shape, Type::kFloat32);
   const TensorRef copy = out;
   out = TensorRef(nullptr, {0}, Type::kFloat64);
-  engine.compose(nullptr, *dlpack.get(), ConstTensorRef(base_.data(), shape, Type::kFloat32),
-                 {gain_.data(), std::array<std::int64_t, 2>{1, 3}, Type::kFloat32}, 0.5, copy);
+  engine_.compose(nullptr, *dlpack.get(), ConstTensorRef(base_.data(), shape, Type::kFloat32),
+                  {gain_.data(), std::array<std::int64_t, 2>{1, 3}, Type::kFloat32}, kScale, copy);
   expect_composed();
 }
 
@@ -97,11 +128,9 @@ TEST_F(CppWrapperTest, ViewsDescribeTheirTensors) {
 }
 
 TEST_F(CppWrapperTest, ErrorsNameTheArgument) {
-  Engine engine;
-  const ConstTensorRef matrix(lora_.data(), {2, 3}, Type::kFloat32);
   const Error error = thrown_by([&] {
-    engine.compose(nullptr, matrix, matrix, {gain_.data(), {2}, Type::kFloat32}, 1,
-                   {out_.data(), {2, 3}, Type::kFloat32});
+    engine_.compose(nullptr, matrix(lora_), matrix(base_), {gain_.data(), {2}, Type::kFloat32}, 1,
+                    matrix(out_));
   });
   EXPECT_EQ(error.status(), dorajit::Status::kInvalidArgument);
   EXPECT_STREQ(status_name(error.status()), "INVALID_ARGUMENT");
@@ -117,18 +146,12 @@ TEST_F(CppWrapperTest, ErrorsHaveTheCompilersLog) {
 }
 
 TEST_F(CppWrapperTest, BrokenDlpackTensorsAreRefused) {
-  Engine engine;
-  const TensorRef whole(out_.data(), {2, 3}, Type::kFloat32);
-  DLTensor broken = whole.dl_tensor();
+  const TensorRef out = matrix(out_);
+  DLTensor broken = out.dl_tensor();
   broken.shape = nullptr;
-  const ConstTensorRef gain(gain_.data(), {3}, Type::kFloat32);
-  const TensorRef out(out_.data(), {2, 3}, Type::kFloat32);
-  Error error = thrown_by([&] { engine.compose(nullptr, out, broken, gain, 1, out); });
-  EXPECT_NE(std::string(error.what()).find("`base`"), std::string::npos) << error.what();
-  error = thrown_by([&] { TensorRef(out_.data(), {1, 1, 1, 1, 1, 1, 1, 1, 1}, Type::kFloat32); });
-  EXPECT_EQ(error.status(), dorajit::Status::kInvalidArgument);
-  error = thrown_by([&] { TensorRef(out_.data(), {2, 3}, {1}, Type::kFloat32); });
-  EXPECT_EQ(error.status(), dorajit::Status::kInvalidArgument);
+  expect_invalid("`base`", [&] { engine_.compose(nullptr, out, broken, gain(), 1, out); });
+  expect_invalid("", [&] { TensorRef(out_.data(), {1, 1, 1, 1, 1, 1, 1, 1, 1}, Type::kFloat32); });
+  expect_invalid("", [&] { TensorRef(out_.data(), {2, 3}, {1}, Type::kFloat32); });
 }
 
 TEST_F(CppWrapperTest, EnginesCanBeMoved) {
@@ -136,8 +159,7 @@ TEST_F(CppWrapperTest, EnginesCanBeMoved) {
   Engine second = std::move(first);
   EXPECT_EQ(second.statistics().launches, 0);
   // NOLINTNEXTLINE(bugprone-use-after-move): the state of a moved-from engine is tested here.
-  const Error error = thrown_by([&] { static_cast<void>(first.statistics()); });
-  EXPECT_EQ(error.status(), dorajit::Status::kInvalidArgument);
+  expect_invalid("", [&] { static_cast<void>(first.statistics()); });
   first = Engine();
   EXPECT_EQ(first.statistics().launches, 0);
 }
@@ -145,11 +167,125 @@ TEST_F(CppWrapperTest, EnginesCanBeMoved) {
 TEST_F(CppWrapperTest, OptionsReachTheEngine) {
   Options options;
   options.cache_dir = "relative";
-  const Error error = thrown_by([&] { Engine engine(options); });
-  EXPECT_NE(std::string(error.what()).find("cache_dir"), std::string::npos) << error.what();
+  expect_invalid("cache_dir", [&] { Engine engine(options); });
   options.cache_dir = "";
   options.tune_policy = TunePolicy::kOff;
   EXPECT_EQ(Engine(options).statistics().trials, 0);
+}
+
+TEST_F(CppWrapperTest, ComposeInnerWritesBothOutputs) {
+  engine_.compose_inner(nullptr, matrix(lora_), matrix(base_), gain(), kScale, matrix(out_),
+                        matrix(inner_));
+  expect_composed();
+  for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(inner_[i], kScaleF * lora_[i] + base_[i]);
+}
+
+TEST_F(CppWrapperTest, ComposeResidualTakesABiasOrNone) {
+  for (const bool has_bias : {false, true}) {
+    const auto bias = has_bias ? std::optional<ConstTensorRef>(channels(bias_)) : std::nullopt;
+    engine_.warmup("compose_residual",
+                   {matrix(lora_), matrix(base_), gain(), bias, matrix(out_), std::nullopt});
+    const std::int64_t ready = engine_.statistics().builtin_kernels;
+    EXPECT_EQ(ready, has_bias ? 3 : 1);
+    engine_.compose_residual(nullptr, matrix(lora_), matrix(base_), gain(), bias, kScale,
+                             matrix(out_));
+    EXPECT_EQ(engine_.statistics().builtin_kernels, ready) << "it was warmed up";
+    Floats again(kCount);
+    engine_.compose_residual(nullptr, matrix(lora_), matrix(base_), gain(), bias, kScale,
+                             matrix(again), matrix(inner_));
+    EXPECT_EQ(again, out_);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const float base = has_bias ? base_[i] - bias_.at(i % 3) : base_[i];
+      ASSERT_EQ(out_[i], base_[i] + plain_compose(lora_[i], base, gain_.at(i % 3), kScale));
+      ASSERT_EQ(inner_[i], kScaleF * lora_[i] + base);
+    }
+  }
+}
+
+TEST_F(CppWrapperTest, ResidualGradientsAreThoseOfTheSum) {
+  Floats d_result(kCount);
+  std::array<float, kCols> d_gain{};
+  Floats workspace(6);
+  EXPECT_EQ(Engine::residual_backward_workspace(matrix(lora_), gain()), 2 * kCols * 4);
+  ResidualGradients gradients;
+  gradients.d_lora = matrix(out_);
+  gradients.d_result = matrix(d_result);
+  gradients.d_gain = channels(d_gain);
+  gradients.inner = ConstTensorRef(matrix(base_));
+  gradients.workspace = workspace.data();
+  gradients.workspace_bytes = 24;
+  engine_.warmup("residual_backward",
+                 {matrix(lora_), std::nullopt, gain(), matrix(out_), matrix(inner_), std::nullopt});
+  engine_.residual_backward(nullptr, matrix(lora_), gain(), kScale, gradients);
+  std::array<float, kCols> sums{};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const float gain = gain_.at(i % 3);
+    ASSERT_EQ(out_[i], gain * kScaleF * lora_[i]);
+    ASSERT_EQ(d_result[i], gain * lora_[i]);
+    sums.at(i % 3) += base_[i] * lora_[i];
+  }
+  EXPECT_EQ(d_gain, sums);
+}
+
+TEST_F(CppWrapperTest, BackwardComputesOnlyWantedGradients) {
+  Gradients gradients;
+  gradients.d_lora = matrix(out_);
+  engine_.backward(nullptr, matrix(lora_), gain(), kScale, gradients);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(out_[i], gain_.at(i % 3) * kScaleF * lora_[i]);
+  }
+}
+
+TEST_F(CppWrapperTest, BackwardSumsInItsWorkspace) {
+  const std::int64_t bytes = Engine::backward_workspace(matrix(lora_), gain());
+  EXPECT_EQ(bytes, 2 * kCols * 4);
+  std::vector<std::byte> workspace(static_cast<std::size_t>(bytes));
+  std::array<double, kCols> sums{};
+  for (std::size_t i = 0; i < kCount; ++i) sums.at(i % 3) += double{lora_[i]} * base_[i];
+  std::array<float, kCols> d_gain{};
+  Gradients gradients;
+  gradients.d_base = matrix(out_);
+  gradients.d_gain = channels(d_gain);
+  gradients.inner = matrix(base_);
+  gradients.workspace = workspace.data();
+  gradients.workspace_bytes = bytes;
+  engine_.backward(nullptr, matrix(lora_), gain(), kScale, gradients);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(out_[i], (gain_.at(i % 3) - 1) * lora_[i]);
+  }
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(d_gain.at(i), sums.at(i));
+}
+
+TEST_F(CppWrapperTest, BackwardRefusesByName) {
+  std::array<float, kCols> d_gain{};
+  Gradients gradients;
+  const auto run = [&] { engine_.backward(nullptr, matrix(lora_), gain(), kScale, gradients); };
+  expect_invalid("", run);
+  gradients.d_gain = channels(d_gain);
+  expect_invalid("`inner`", run);
+  gradients.inner = matrix(base_);
+  expect_invalid("`workspace`", run);
+  const ConstTensorRef longer(gain_.data(), {4}, Type::kFloat32);
+  expect_invalid("", [&] { static_cast<void>(Engine::backward_workspace(matrix(lora_), longer)); });
+}
+
+TEST_F(CppWrapperTest, NormAssemblyTakesAnyShape) {
+  engine_.norm_assembly(nullptr, matrix(lora_), matrix(base_), matrix(lora_), kScale, matrix(out_));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const float sum = lora_[i] + base_[i] + 0.25F * lora_[i];
+    ASSERT_EQ(out_[i], std::sqrt(sum < 0 ? 0 : sum));
+  }
+}
+
+TEST_F(CppWrapperTest, GainsOfConvolutionsAreBroadcast) {
+  const ConstTensorRef lora(lora_.data(), {100, 3, 3}, Type::kFloat32);
+  const ConstTensorRef base(base_.data(), {100, 3, 3}, Type::kFloat32);
+  const TensorRef out(out_.data(), {100, 3, 3}, Type::kFloat32);
+  const ConstTensorRef per_row(gain_.data(), {1, 3, 1}, Type::kFloat32);
+  engine_.compose(nullptr, lora, base, per_row, kScale, out);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(out_[i], plain_compose(lora_[i], base_[i], gain_.at(i / 3 % 3), kScale));
+  }
 }
 
 }  // namespace

@@ -12,22 +12,6 @@ namespace fs = std::filesystem;
 
 class DegradedMachineTest : public CAbiTest {
  protected:
-  DegradedMachineTest() {
-    lora_.fill(1, 0.5, 8);
-    base_.fill(2, 0.25, 8);
-    gain_.fill(0.5, 0.125, 8);
-  }
-
-  void expect_composes(dorajit_engine* engine) {
-    out_.poison();
-    const Outcome outcome =
-        compose(engine, {lora_, {8}}, {base_, {8}}, {gain_, {8}}, 2, {out_, {8}});
-    ASSERT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
-    for (std::size_t i = 0; i < 8; ++i) {
-      ASSERT_EQ(out_.get(i), plain_compose(lora_.get(i), base_.get(i), gain_.get(i), 2));
-    }
-  }
-
   std::string make_script(const std::string& body) {
     std::string path = folder() + "/compiler";
     std::ofstream(path) << "#!/bin/sh\n" << body;
@@ -35,15 +19,12 @@ class DegradedMachineTest : public CAbiTest {
     return path;
   }
 
-  HostArray lora_{ElementType::kFloat32, 8};
-  HostArray base_{ElementType::kFloat32, 8};
-  HostArray gain_{ElementType::kFloat32, 8};
-  HostArray out_{ElementType::kFloat32, 8};
+  SampleCompose call_{1, 8};
 };
 
 TEST_F(DegradedMachineTest, MissingCompilerUsesBuiltInKernels) {
   const EngineHandle engine = make_engine();
-  expect_composes(engine.get());
+  call_.expect_right(engine.get());
   const dorajit_statistics statistics = statistics_of(engine.get());
   EXPECT_GT(statistics.builtin_kernels, 0);
   EXPECT_EQ(statistics.compilations, 0);
@@ -56,12 +37,13 @@ TEST_F(DegradedMachineTest, FailingCompilerWarnsOnce) {
                                           "echo no space left >&2\nexit 1\n"));
   const LogCapture log;
   const EngineHandle engine = make_engine();
-  expect_composes(engine.get());
-  expect_composes(engine.get());
+  call_.expect_right(engine.get());
+  call_.expect_right(engine.get());
   HostArray narrow(ElementType::kFloat16, 8);
-  EXPECT_EQ(
-      compose(engine.get(), {lora_, {8}}, {base_, {8}}, {gain_, {8}}, 2, {narrow, {8}}).message,
-      "");
+  EXPECT_EQ(compose(engine.get(), {call_.lora, {8}}, {call_.base, {8}}, {call_.gain, {8}}, 2,
+                    {narrow, {8}})
+                .message,
+            "");
   EXPECT_EQ(statistics_of(engine.get()).builtin_kernels, 2);
   ASSERT_EQ(log.lines().size(), 1U) << log.text();
   EXPECT_EQ(log.lines()[0].level, DORAJIT_LOG_WARNING);
@@ -72,15 +54,13 @@ TEST_F(DegradedMachineTest, FileInPlaceOfCacheFolderWarnsOnce) {
   const std::string file = folder() + "/file";
   std::ofstream(file) << "not a folder";
   set_variable("DORAJIT_CACHE_DIR", file + "/cache");
-  set_variable("DORAJIT_CXX", std::nullopt);
-  set_variable("DORAJIT_TUNE", "first_use");
-  set_variable("DORAJIT_TUNE_SECONDS", "0.1");
+  tune_at_first_use();
   set_variable("DORAJIT_LOG", "warning");
   const LogCapture log;
   const EngineHandle first = make_engine();
-  expect_composes(first.get());
+  call_.expect_right(first.get());
   const EngineHandle second = make_engine();
-  expect_composes(second.get());
+  call_.expect_right(second.get());
   ASSERT_EQ(log.lines().size(), 1U) << log.text();
   EXPECT_EQ(log.lines()[0].level, DORAJIT_LOG_WARNING);
   EXPECT_NE(log.lines()[0].message.find(file), std::string::npos) << log.text();
@@ -89,26 +69,26 @@ TEST_F(DegradedMachineTest, FileInPlaceOfCacheFolderWarnsOnce) {
 TEST_F(DegradedMachineTest, CudaTensorsWithoutDriverAreRefused) {
   if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has an NVIDIA driver";
   const EngineHandle engine = make_engine();
-  Tensor lora(lora_, {8});
-  Tensor base(base_, {8});
-  Tensor gain(gain_, {8});
-  Tensor out(out_, {8});
+  Tensor lora(call_.lora, {8});
+  Tensor base(call_.base, {8});
+  Tensor gain(call_.gain, {8});
+  Tensor out(call_.out, {8});
   for (Tensor* tensor : {&lora, &base, &gain, &out}) (*tensor)->device = {kDLCUDA, 0};
-  const std::vector<std::byte> before = out_.bytes();
+  const std::vector<std::byte> before = call_.out.bytes();
   Outcome outcome = compose(engine.get(), lora, base, gain, 2, out);
   EXPECT_EQ(outcome.status, DORAJIT_NO_DRIVER) << outcome.message;
-  EXPECT_EQ(out_.bytes(), before);
+  EXPECT_EQ(call_.out.bytes(), before);
   for (Tensor* tensor : {&lora, &base, &gain, &out}) (*tensor)->device = {kDLCUDAManaged, 0};
   outcome = compose(engine.get(), lora, base, gain, 2, out);
   EXPECT_EQ(outcome.status, DORAJIT_NO_DRIVER) << outcome.message;
-  expect_composes(engine.get());
+  call_.expect_right(engine.get());
 }
 
 TEST_F(DegradedMachineTest, NegativeCudaDevicesAreRefused) {
   const EngineHandle engine = make_engine();
-  Tensor lora(lora_, {8});
-  Tensor gain(gain_, {8});
-  Tensor out(out_, {8});
+  Tensor lora(call_.lora, {8});
+  Tensor gain(call_.gain, {8});
+  Tensor out(call_.out, {8});
   for (Tensor* tensor : {&lora, &gain, &out}) (*tensor)->device = {kDLCUDA, -1};
   EXPECT_EQ(compose(engine.get(), lora, lora, gain, 2, out).status, DORAJIT_INVALID_ARGUMENT);
 }

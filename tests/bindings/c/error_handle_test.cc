@@ -1,9 +1,9 @@
 // No exception crosses the C ABI.
 #include "bindings/c/error_handle.h"
 
-#include <gtest/gtest.h>
-
 #include <stdexcept>
+
+#include "tests/bindings/c/c_abi_fixture.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -44,6 +44,22 @@ TEST(ErrorHandle, OtherExceptionsAreInternal) {
   EXPECT_EQ(guarded(&error, []() -> Status { throw 1; }), DORAJIT_INTERNAL);
   dorajit_error_destroy(error);
   EXPECT_EQ(guarded(&error, []() -> Status { return {}; }), DORAJIT_OK);
+  EXPECT_EQ(error, nullptr);
+}
+
+TEST_F(CAbiTest, ErrorIsOptionalAndClearedBySuccess) {
+  const EngineHandle engine = make_engine();
+  HostArray data(ElementType::kFloat32, 10);
+  HostArray channels(ElementType::kFloat32, 10);
+  const Tensor matrix(data, {10});
+  const Tensor gain(channels, {10});
+  EXPECT_EQ(dorajit_compose(engine.get(), nullptr, matrix.get(), nullptr, gain.get(), 1,
+                            matrix.get(), nullptr),
+            DORAJIT_INVALID_ARGUMENT);
+  auto* error = reinterpret_cast<dorajit_error*>(&data);
+  EXPECT_EQ(dorajit_compose(engine.get(), nullptr, matrix.get(), matrix.get(), gain.get(), 1,
+                            matrix.get(), &error),
+            DORAJIT_OK);
   EXPECT_EQ(error, nullptr);
 }
 

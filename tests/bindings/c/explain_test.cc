@@ -15,33 +15,30 @@ namespace {
 class ExplainTest : public CAbiTest {
  protected:
   static Outcome explain(dorajit_engine* engine, dorajit_explanation& explanation,
-                         const dorajit_operation* operation = dorajit_operation_find("compose")) {
+                         const char* operation = "compose") {
     const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
     const Tensor gain(nullptr, ElementType::kFloat32, {33});
-    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
-    explanation.struct_size = sizeof explanation;
-    dorajit_error* error = nullptr;
-    const dorajit_status status =
-        dorajit_explain(engine, operation, tensors.data(), 4, nullptr, 0, &explanation, &error);
-    return take(status, error);
+    return bindings::explain(engine, operation,
+                             {matrix.get(), matrix.get(), gain.get(), matrix.get()}, explanation);
   }
 
   static Outcome warm_up(dorajit_engine* engine, std::int64_t cols = 33) {
     const Tensor matrix(nullptr, ElementType::kFloat32, {7, cols});
     const Tensor gain(nullptr, ElementType::kFloat32, {cols});
-    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
-    dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_warmup(engine, dorajit_operation_find("compose"),
-                                                 tensors.data(), 4, nullptr, 0, &error);
-    return take(status, error);
+    return bindings::warm_up(engine, "compose",
+                             {matrix.get(), matrix.get(), gain.get(), matrix.get()});
+  }
+
+  static Outcome explain_at(const dorajit_engine* engine, std::int64_t index,
+                            dorajit_explanation* plan) {
+    return outcome_of(
+        [&](dorajit_error** error) { return dorajit_explain_at(engine, index, plan, error); });
   }
 
   static dorajit_explanation plan_of(const dorajit_engine* engine, std::int64_t index) {
     dorajit_explanation plan{};
     plan.struct_size = sizeof plan;
-    dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_explain_at(engine, index, &plan, &error);
-    EXPECT_EQ(take(status, error).message, "");
+    EXPECT_EQ(explain_at(engine, index, &plan).message, "");
     return plan;
   }
 };
@@ -78,10 +75,11 @@ TEST_F(ExplainTest, ProblemNeedsNoEngineAndNoDevice) {
     }
     const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
     const double scale = 1;
-    dorajit_error* error = nullptr;
-    const dorajit_status status =
-        dorajit_problem(compose, tensors.data(), 4, &scale, 1, text.data(), capacity, &error);
-    return take(status, error).message;
+    return outcome_of([&](dorajit_error** error) {
+             return dorajit_problem(compose, tensors.data(), 4, &scale, 1, text.data(), capacity,
+                                    error);
+           })
+        .message;
   };
   const EngineHandle engine = make_engine();
   ASSERT_EQ(warm_up(engine.get()).message, "");
@@ -120,18 +118,11 @@ TEST_F(ExplainTest, PlansRefuseWrongArguments) {
   ASSERT_EQ(warm_up(engine.get()).message, "");
   dorajit_explanation plan{};
   plan.struct_size = sizeof plan;
-  const auto refused = [&](const dorajit_engine* of, std::int64_t index,
-                           dorajit_explanation* into) {
-    dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_explain_at(of, index, into, &error);
-    EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
-    return take(status, error).message;
-  };
-  EXPECT_NE(refused(nullptr, 0, &plan).find("`engine`"), std::string::npos);
-  EXPECT_NE(refused(engine.get(), 0, nullptr).find("`explanation`"), std::string::npos);
-  EXPECT_NE(refused(engine.get(), -1, &plan).find("`index` is -1"), std::string::npos);
+  expect_refusal(explain_at(nullptr, 0, &plan), "`engine`");
+  expect_refusal(explain_at(engine.get(), 0, nullptr), "`explanation`");
+  expect_refusal(explain_at(engine.get(), -1, &plan), "`index` is -1");
   plan.struct_size = 8;
-  EXPECT_NE(refused(engine.get(), 0, &plan).find("sizeof(dorajit_explanation)"), std::string::npos);
+  expect_refusal(explain_at(engine.get(), 0, &plan), "sizeof(dorajit_explanation)");
 }
 
 TEST_F(ExplainTest, StructOfAnOlderCallerIsFilledUpToItsSize) {
@@ -140,17 +131,14 @@ TEST_F(ExplainTest, StructOfAnOlderCallerIsFilledUpToItsSize) {
   dorajit_explanation plan{};
   plan.struct_size = offsetof(dorajit_explanation, fingerprint);
   plan.renewals = -1;
-  dorajit_error* error = nullptr;
-  ASSERT_EQ(dorajit_explain_at(engine.get(), 0, &plan, &error), DORAJIT_OK);
+  ASSERT_EQ(explain_at(engine.get(), 0, &plan).message, "");
   EXPECT_STREQ(plan.source, "default");
   EXPECT_EQ(plan.fingerprint, nullptr);
   EXPECT_EQ(plan.renewals, -1);
 }
 
 TEST_F(ExplainTest, NextEngineFindsTunedWinnerInTheDatabase) {
-  set_variable("DORAJIT_CXX", std::nullopt);
-  set_variable("DORAJIT_TUNE", "first_use");
-  set_variable("DORAJIT_TUNE_SECONDS", "0.1");
+  tune_at_first_use();
   std::string tuned;
   for (const std::string source : {"tuned", "user database"}) {
     const EngineHandle engine = make_engine();
@@ -166,20 +154,18 @@ TEST_F(ExplainTest, NextEngineFindsTunedWinnerInTheDatabase) {
 TEST_F(ExplainTest, RefusesWrongArguments) {
   const EngineHandle engine = make_engine();
   dorajit_explanation explanation{};
-  EXPECT_NE(explain(nullptr, explanation).message.find("`engine`"), std::string::npos);
-  EXPECT_NE(explain(engine.get(), explanation, nullptr).message.find("`operation`"),
-            std::string::npos);
-  const auto refused = [&](dorajit_explanation* into) {
-    dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_explain(engine.get(), dorajit_operation_find("compose"),
-                                                  nullptr, 4, nullptr, 0, into, &error);
-    EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
-    return take(status, error).message;
+  expect_refusal(explain(nullptr, explanation), "`engine`");
+  expect_refusal(explain(engine.get(), explanation, "composed"), "`operation`");
+  const auto explain_nothing = [&](dorajit_explanation* into) {
+    return outcome_of([&](dorajit_error** error) {
+      return dorajit_explain(engine.get(), dorajit_operation_find("compose"), nullptr, 4, nullptr,
+                             0, into, error);
+    });
   };
-  EXPECT_NE(refused(&explanation).find("0 are given"), std::string::npos);
-  EXPECT_NE(refused(nullptr).find("`explanation`"), std::string::npos);
+  expect_refusal(explain_nothing(&explanation), "0 are given");
+  expect_refusal(explain_nothing(nullptr), "`explanation`");
   explanation.struct_size = 8;
-  EXPECT_NE(refused(&explanation).find("sizeof(dorajit_explanation)"), std::string::npos);
+  expect_refusal(explain_nothing(&explanation), "sizeof(dorajit_explanation)");
 }
 
 // Returns the default config, and a winner from the database after it has arrived.

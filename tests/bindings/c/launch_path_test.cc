@@ -1,7 +1,12 @@
-// A call whose problem is known allocates no memory.
+// A call whose problem is known allocates no memory. A CPU kernel runs on a limited number of
+// threads.
 #include <cstddef>
+#include <filesystem>
+#include <iterator>
 #include <new>
+#include <thread>
 
+#include "runtime/device/cpu/cpu_device.h"
 #include "tests/bindings/c/c_abi_fixture.h"
 
 // From the sanitizers' runtime; absent in other builds. GCC ships no header for it.
@@ -62,6 +67,44 @@ TEST_F(CAbiTest, KnownSumsAreLaunchedWithoutAllocating) {
   const dorajit_status status = run();
   EXPECT_EQ(allocations, 1);
   EXPECT_EQ(status, DORAJIT_OK);
+}
+
+class CpuThreadsTest : public CAbiTest {
+ protected:
+  // The number of threads that the first launch of a large problem starts in this process.
+  std::ptrdiff_t threads_started(std::int64_t cpu_threads) {
+    dorajit_engine_options options{};
+    options.struct_size = sizeof options;
+    options.cpu_threads = cpu_threads;
+    const EngineHandle engine = make_engine(&options);
+    const std::ptrdiff_t before = threads();
+    EXPECT_EQ(sample_.run(engine.get()).message, "");
+    return threads() - before;
+  }
+
+  static std::ptrdiff_t threads() {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  }
+
+  SampleCompose sample_{512, 2048};  // filling it takes seconds under sanitizers
+};
+
+TEST_F(CpuThreadsTest, LimitCountsTheCallingThread) {
+  // The thread sanitizer starts its own thread together with the first thread of a process.
+  std::thread([] {}).join();
+  const int processors = device::CpuDevice().info().traits.processors;
+  EXPECT_EQ(threads_started(1), 0);
+  EXPECT_EQ(threads_started(0), processors - 1);
+  EXPECT_EQ(threads_started(1000), processors - 1);
+}
+
+TEST(CpuDevice, LimitedThreadsHaveAnotherDeviceFingerprint) {
+  const device::CpuDevice one(1);
+  EXPECT_EQ(one.info().traits.processors, 1);
+  EXPECT_TRUE(one.info().fingerprint.ends_with("/1 threads")) << one.info().fingerprint;
+  EXPECT_EQ(device::CpuDevice(1'000'000).info().fingerprint,
+            device::CpuDevice().info().fingerprint);
 }
 
 }  // namespace

@@ -7,11 +7,24 @@ const DLTensor* raw(const Tensor* tensor) { return tensor != nullptr ? tensor->g
 
 }  // namespace
 
-Outcome compose_inner(dorajit_engine* engine, const Tensor& lora, const Tensor& base,
-                      const Tensor& gain, double scale, const Tensor& out, const Tensor& inner) {
+Outcome compose(dorajit_engine* engine, const ComposeCall& call) {
+  const DLTensor* const lora = raw(call.lora);
+  const DLTensor* const base = raw(call.base);
+  const DLTensor* const gain = raw(call.gain);
+  const DLTensor* const out = raw(call.out);
+  const DLTensor* const inner = raw(call.inner);
   return outcome_of([&](dorajit_error** error) {
-    return dorajit_compose_inner(engine, nullptr, lora.get(), base.get(), gain.get(), scale,
-                                 out.get(), inner.get(), error);
+    switch (call.form) {
+      case Form::kCompose:
+        return dorajit_compose(engine, nullptr, lora, base, gain, call.scale, out, error);
+      case Form::kInner:
+        return dorajit_compose_inner(engine, nullptr, lora, base, gain, call.scale, out, inner,
+                                     error);
+      case Form::kResidual:
+        break;
+    }
+    return dorajit_compose_residual(engine, nullptr, lora, base, gain, raw(call.bias), call.scale,
+                                    out, inner, error);
   });
 }
 

@@ -1,4 +1,4 @@
-// Short forms of calls of the operations other than compose.
+// Short forms of calls of the operations.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,21 @@
 
 namespace dorajit::bindings {
 
-Outcome compose_inner(dorajit_engine* engine, const Tensor& lora, const Tensor& base,
-                      const Tensor& gain, double scale, const Tensor& out, const Tensor& inner);
+enum class Form { kCompose, kInner, kResidual };
+
+// The arguments of dorajit_compose, dorajit_compose_inner or dorajit_compose_residual, whose result
+// is `base` here; null is passed on as null.
+struct ComposeCall {
+  Form form = Form::kCompose;
+  const Tensor* lora = nullptr;
+  const Tensor* base = nullptr;
+  const Tensor* gain = nullptr;
+  double scale = 1;
+  const Tensor* out = nullptr;
+  const Tensor* inner = nullptr;
+  const Tensor* bias = nullptr;
+};
+Outcome compose(dorajit_engine* engine, const ComposeCall& call);
 
 // The arguments of dorajit_backward; null is passed on as null.
 struct BackwardCall {

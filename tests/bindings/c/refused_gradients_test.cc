@@ -21,9 +21,7 @@ class RefusedGradientsTest : public BackwardTest {
 TEST_F(RefusedGradientsTest, MissingOutputsAreRefused) {
   BackwardCall wrong = call();
   wrong.d_lora = wrong.d_base = wrong.d_gain = nullptr;
-  const Outcome outcome = run(wrong);
-  EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
-  EXPECT_NE(outcome.message.find("at least one"), std::string::npos) << outcome.message;
+  expect_refusal(run(wrong), "every output is left out", "at least one");
 }
 
 TEST_F(RefusedGradientsTest, MissingInputsAreRefused) {
@@ -96,14 +94,28 @@ TEST_F(RefusedGradientsTest, WrongElementTypesAndDevicesAreRefused) {
 }
 
 TEST_F(RefusedGradientsTest, OverlappingOutputsAreRefused) {
-  expect_spoilt("d_lora", "`d_base`", [](BackwardCall& call) { call.d_base = call.d_lora; });
-  expect_spoilt("d_lora", "`d_base`",
-                [](BackwardCall& call) { call.d_lora = call.d_base = call.d_out; });
-  const Tensor* in_d_lora = tensor(d_lora_.data() + 40, ElementType::kFloat32, {cols_});
-  expect_spoilt("d_gain", "`d_lora`", [&](BackwardCall& call) {
-    call.d_gain = in_d_lora;
-    call.d_base = nullptr;
-  });
+  const std::string both = "`d_base`; pass memory of its own";
+  expect_spoilt("d_lora", both, [](BackwardCall& call) { call.d_base = call.d_lora; });
+  expect_spoilt("d_lora", both, [](BackwardCall& call) { call.d_lora = call.d_base = call.d_out; });
+}
+
+TEST_F(RefusedGradientsTest, SumOverAnotherTensorIsRefused) {
+  const struct {
+    HostArray& array;
+    const char* written;
+    const char* overlaps;
+  } cases[] = {{d_out_, "d_gain", "`d_out`"},
+               {inner_, "d_gain", "`inner`"},
+               {gain_, "d_gain", "`gain`"},
+               {d_lora_, "d_lora", "`d_gain`"},
+               {d_base_, "d_base", "`d_gain`"}};
+  for (const auto& [array, written, overlaps] : cases) {
+    for (const std::size_t bytes_in : {0U, 20U}) {
+      const Tensor* within = tensor(array.data() + bytes_in, ElementType::kFloat32, {cols_});
+      expect_spoilt(written, std::string(overlaps) + "; pass memory of its own",
+                    [&](BackwardCall& call) { call.d_gain = within; });
+    }
+  }
 }
 
 TEST_F(RefusedGradientsTest, OutputsThatPartlyOverlapAnInputAreRefused) {
@@ -111,9 +123,8 @@ TEST_F(RefusedGradientsTest, OutputsThatPartlyOverlapAnInputAreRefused) {
   expect_spoilt("d_base", "`d_out`", [&](BackwardCall& call) { call.d_base = shifted; });
   const Tensor* halves = tensor(inner_.data(), ElementType::kFloat16, {rows_, cols_});
   expect_spoilt("d_lora", "`inner`", [&](BackwardCall& call) { call.d_lora = halves; });
-  expect_spoilt("d_gain", "`gain`", [&](BackwardCall& call) { call.d_gain = call.gain; });
-  const Tensor* in_inner = tensor(inner_, {cols_});
-  expect_spoilt("d_gain", "`inner`", [&](BackwardCall& call) { call.d_gain = in_inner; });
+  const Tensor* over_gain = tensor(gain_.data(), ElementType::kFloat32, {rows_, cols_});
+  expect_spoilt("d_base", "`gain`", [&](BackwardCall& call) { call.d_base = over_gain; });
 }
 
 }  // namespace

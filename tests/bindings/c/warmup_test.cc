@@ -1,6 +1,5 @@
-// dorajit_warmup: the kernels that it prepares, and the calls that it refuses.
-#include <array>
-
+// dorajit_warmup: the kernels that it prepares, and the calls that it refuses. The first call of
+// every operation tunes it, and has the same results as without tuning.
 #include "dorajit/dorajit.hpp"
 #include "tests/bindings/c/backward_fixture.h"
 
@@ -10,18 +9,12 @@ namespace {
 class WarmupTest : public BackwardTest {
  protected:
   WarmupTest() {
-    set_variable("DORAJIT_CXX", std::nullopt);
-    set_variable("DORAJIT_TUNE", "first_use");
-    set_variable("DORAJIT_TUNE_SECONDS", "0.1");
+    tune_at_first_use();
     engine_ = make_engine();
   }
 
-  template <std::size_t kCount>
-  Outcome warmup(const char* operation, const std::array<const DLTensor*, kCount>& tensors) {
-    dorajit_error* error = nullptr;
-    const dorajit_status status = dorajit_warmup(engine_.get(), dorajit_operation_find(operation),
-                                                 tensors.data(), kCount, nullptr, 0, &error);
-    return take(status, error);
+  Outcome warm_up(const char* operation, const Operands& tensors) {
+    return bindings::warm_up(engine_.get(), operation, tensors);
   }
 
   std::int64_t launches() { return statistics_of(engine_.get()).launches; }
@@ -32,8 +25,7 @@ class WarmupTest : public BackwardTest {
 TEST_F(WarmupTest, WarmupTunesFromShapesSoThatTheCallDoesNot) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
   const Tensor channels(nullptr, ElementType::kFloat32, {33});
-  ASSERT_EQ(warmup("compose", std::array{matrix.get(), matrix.get(), channels.get(), matrix.get()})
-                .message,
+  ASSERT_EQ(warm_up("compose", {matrix.get(), matrix.get(), channels.get(), matrix.get()}).message,
             "");
   EXPECT_EQ(launches(), 0);
   EXPECT_EQ(tuned(), 1);
@@ -53,10 +45,10 @@ TEST_F(WarmupTest, WarmupTunesFromShapesSoThatTheCallDoesNot) {
 TEST_F(WarmupTest, AbsentOperandsArePartOfTheProblem) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {6, 10});
   const Tensor channels(nullptr, ElementType::kFloat32, {10});
-  ASSERT_EQ(warmup("backward", std::array<const DLTensor*, 6>{matrix.get(), nullptr, channels.get(),
-                                                              matrix.get(), nullptr, nullptr})
-                .message,
-            "");
+  ASSERT_EQ(
+      warm_up("backward", {matrix.get(), nullptr, channels.get(), matrix.get(), nullptr, nullptr})
+          .message,
+      "");
   resize(6, 10);
   const Wanted only_d_lora{.d_base = false, .d_gain = false};
   const std::int64_t compiled = compilations();
@@ -68,40 +60,31 @@ TEST_F(WarmupTest, AbsentOperandsArePartOfTheProblem) {
 
 TEST_F(WarmupTest, EmptyTensorsCompileNothing) {
   const Tensor none(nullptr, ElementType::kFloat32, {0, 33});
-  ASSERT_EQ(
-      warmup("norm_assembly", std::array{none.get(), none.get(), none.get(), none.get()}).message,
-      "");
+  ASSERT_EQ(warm_up("norm_assembly", {none.get(), none.get(), none.get(), none.get()}).message, "");
   EXPECT_EQ(compilations(), 0);
 }
 
 TEST_F(WarmupTest, CallsThatWouldBeRefusedAreRefused) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
   const Tensor narrow(nullptr, ElementType::kFloat32, {32});
-  const Outcome outcome =
-      warmup("compose", std::array{matrix.get(), matrix.get(), narrow.get(), matrix.get()});
-  EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
-  EXPECT_NE(outcome.message.find("`gain`"), std::string::npos) << outcome.message;
+  expect_refusal(warm_up("compose", {matrix.get(), matrix.get(), narrow.get(), matrix.get()}),
+                 "`gain`");
   EXPECT_EQ(compilations(), 0);
 }
 
 TEST_F(WarmupTest, WrongNumbersOfTensorsAndUnknownOperationsAreRefused) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
-  const std::array three = {matrix.get(), matrix.get(), matrix.get()};
-  const Outcome too_few = warmup("compose", three);
-  EXPECT_EQ(too_few.status, DORAJIT_INVALID_ARGUMENT);
-  EXPECT_NE(too_few.message.find("4 tensors but 3"), std::string::npos) << too_few.message;
+  const Operands three = {matrix.get(), matrix.get(), matrix.get()};
+  expect_refusal(warm_up("compose", three), "4 tensors but 3");
   for (const char* unknown : {"", "composed", "add"}) {
-    const Outcome outcome = warmup(unknown, three);
-    EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
-    EXPECT_NE(outcome.message.find("`operation`"), std::string::npos) << outcome.message;
+    expect_refusal(warm_up(unknown, three), "`operation`");
   }
-  dorajit_error* error = nullptr;
-  dorajit_status status = dorajit_warmup(engine_.get(), dorajit_operation_find("compose"), nullptr,
-                                         4, nullptr, 0, &error);
-  EXPECT_EQ(take(status, error).status, DORAJIT_INVALID_ARGUMENT);
-  status = dorajit_warmup(nullptr, dorajit_operation_find("compose"), three.data(), 3, nullptr, 0,
-                          &error);
-  EXPECT_EQ(take(status, error).status, DORAJIT_INVALID_ARGUMENT);
+  expect_refusal(bindings::warm_up(nullptr, "compose", three), "");
+  expect_refusal(outcome_of([&](dorajit_error** error) {
+                   return dorajit_warmup(engine_.get(), dorajit_operation_find("compose"), nullptr,
+                                         4, nullptr, 0, error);
+                 }),
+                 "");
 }
 
 TEST_F(WarmupTest, WarmupFromCppTunes) {
@@ -135,6 +118,92 @@ TEST_F(WarmupTest, ExplainFromCppNamesTheProblem) {
   EXPECT_NE(found->config, "");
   EXPECT_THROW(static_cast<void>(engine.explain("compose", {matrix})), dorajit::Error);
   EXPECT_EQ(engine.statistics().renewed_plans, 0);
+}
+
+class TunedOperationsTest : public BackwardTest {
+ protected:
+  TunedOperationsTest() {
+    tune_at_first_use();
+    engine_ = make_engine();
+  }
+
+  void expect_tuned(std::int64_t problems) {
+    const dorajit_statistics statistics = statistics_of(engine_.get());
+    EXPECT_EQ(statistics.tuned_problems, problems);
+    EXPECT_EQ(statistics.builtin_kernels, 0);
+  }
+};
+
+TEST_F(TunedOperationsTest, TunedComposeInnerEqualsUntuned) {
+  const Tensor lora(d_out_, {rows_, cols_});
+  const Tensor base(inner_, {rows_, cols_});
+  const Tensor gain(gain_, {cols_});
+  const Tensor out(d_lora_, {rows_, cols_});
+  const Tensor out_inner(d_base_, {rows_, cols_});
+  ASSERT_EQ(compose(engine_.get(), {.form = Form::kInner,
+                                    .lora = &lora,
+                                    .base = &base,
+                                    .gain = &gain,
+                                    .scale = kScale,
+                                    .out = &out,
+                                    .inner = &out_inner})
+                .message,
+            "");
+  for (std::size_t i = 0; i < d_out_.size(); ++i) {
+    ASSERT_EQ(d_lora_.get(i),
+              plain_compose(d_out_.get(i), inner_.get(i), gain_.get(i % gain_.size()), kScale));
+    ASSERT_EQ(d_base_.get(i), kScale * d_out_.get(i) + inner_.get(i));
+  }
+  expect_tuned(1);
+}
+
+TEST_F(TunedOperationsTest, TunedBackwardWithAndWithoutSumEqualsUntuned) {
+  resize(600, 33);
+  ASSERT_EQ(run(call()).message, "");
+  expect_results();
+  expect_tuned(1);
+  const Wanted no_sum{.d_gain = false};
+  resize(600, 33);
+  ASSERT_EQ(run(call(no_sum)).message, "");
+  expect_results(no_sum);
+  expect_tuned(2);
+}
+
+TEST_F(TunedOperationsTest, TunedSumsPerRowEqualUntuned) {
+  resize(12, 10);
+  const Tensor d_out(d_out_, {3, 4, 2, 5});
+  const Tensor inner(inner_, {3, 4, 2, 5});
+  const Tensor gain(gain_, {1, 4, 1, 1});
+  const Tensor d_gain(d_gain_, {4});
+  ASSERT_EQ(run({.d_out = &d_out, .inner = &inner, .gain = &gain, .d_gain = &d_gain}).message, "");
+  for (std::size_t channel = 0; channel < 4; ++channel) {
+    double sum = 0;
+    for (std::size_t i = 0; i < d_out_.size(); ++i) {
+      if (i / 10 % 4 == channel) sum += d_out_.get(i) * inner_.get(i);
+    }
+    ASSERT_EQ(d_gain_.get(channel), sum);
+  }
+  expect_tuned(1);
+}
+
+TEST_F(TunedOperationsTest, TunedSumsOfNoTermsAreZero) {
+  const Tensor none(nullptr, ElementType::kFloat32, {0, 10});
+  const Tensor gain(gain_, {10});
+  const Tensor d_gain(d_gain_, {10});
+  ASSERT_EQ(run({.d_out = &none, .inner = &none, .gain = &gain, .d_gain = &d_gain}).message, "");
+  const Tensor thin(nullptr, ElementType::kFloat32, {3, 10, 0});
+  const Tensor channels(gain_, {10, 1});
+  ASSERT_EQ(run({.d_out = &thin, .inner = &thin, .gain = &channels, .d_gain = &d_gain}).message,
+            "");
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(d_gain_.get(i), 0);
+}
+
+TEST_F(TunedOperationsTest, TunedNormAssemblyEqualsUntuned) {
+  ASSERT_EQ(
+      norm_assembly(engine_.get(), {gain_, {10}}, {gain_, {10}}, {gain_, {10}}, 0, {d_gain_, {10}})
+          .message,
+      "");
+  expect_tuned(1);
 }
 
 }  // namespace

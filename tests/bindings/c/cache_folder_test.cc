@@ -1,5 +1,7 @@
-// An engine finds the kernels and winners of an earlier one.
+// An engine finds the kernels and winners of an earlier one, and goes on when the cache folder is
+// removed, replaced or made unwritable.
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/bindings/c/c_abi_fixture.h"
@@ -11,27 +13,13 @@ class KeptResultsTest : public CAbiTest {
  protected:
   KeptResultsTest() {
     set_variable("DORAJIT_CXX", std::nullopt);
-    lora_.fill(1, 0.5, 19);
-    base_.fill(2, 0.25, 11);
-    gain_.fill(0.5, 0.125, 7);
     options_.struct_size = sizeof options_;
     options_.tune_policy = DORAJIT_TUNE_FIRST_USE;
     options_.tune_seconds = 0.2;
   }
 
-  void expect_composes(dorajit_engine* engine) {
-    HostArray out(ElementType::kFloat32, 64);
-    const Outcome outcome =
-        compose(engine, {lora_, {4, 16}}, {base_, {4, 16}}, {gain_, {16}}, 2, {out, {4, 16}});
-    ASSERT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
-    for (std::size_t i = 0; i < 64; ++i) {
-      ASSERT_EQ(out.get(i), plain_compose(lora_.get(i), base_.get(i), gain_.get(i % 16), 2));
-    }
-  }
+  void expect_composes(dorajit_engine* engine) { SampleCompose(4, 16).expect_right(engine); }
 
-  HostArray lora_{ElementType::kFloat32, 64};
-  HostArray base_{ElementType::kFloat32, 64};
-  HostArray gain_{ElementType::kFloat32, 16};
   dorajit_engine_options options_{};
 };
 
@@ -82,6 +70,64 @@ TEST_F(KeptResultsTest, ConcurrentFirstCallsCompileOnce) {
   const dorajit_statistics statistics = statistics_of(engine.get());
   EXPECT_EQ(statistics.compilations, 1);
   EXPECT_EQ(statistics.launches, 4);
+}
+
+namespace fs = std::filesystem;
+
+class ChangingCacheFolder : public CAbiTest {
+ protected:
+  ChangingCacheFolder() {
+    set_variable("DORAJIT_CXX", std::nullopt);
+    options_.struct_size = sizeof options_;
+    options_.tune_policy = DORAJIT_TUNE_FIRST_USE;
+    options_.tune_seconds = 0.05;
+    engine_ = make_engine(&options_);
+    expect_composes(4);
+  }
+
+  // The first call of a problem: compiles the kernel if it is not in the cache, and tunes.
+  void expect_composes(std::int64_t cols) { SampleCompose(4, cols).expect_right(engine_.get()); }
+
+  dorajit_statistics statistics() const { return statistics_of(engine_.get()); }
+  [[nodiscard]] std::string folder() const { return cache_dir(); }
+
+  dorajit_engine_options options_{};
+  EngineHandle engine_;
+};
+
+TEST_F(ChangingCacheFolder, RemovedFolderIsCreatedAgain) {
+  fs::remove_all(folder());
+  expect_composes(8);
+  EXPECT_EQ(statistics().tuned_problems, 2);
+  EXPECT_TRUE(fs::exists(folder() + "/tuning.db"));
+  expect_composes(4);
+  EXPECT_EQ(statistics().tuned_problems, 2) << "what was tuned before is known";
+}
+
+TEST_F(ChangingCacheFolder, FolderReplacedByAFileFailsNoCall) {
+  fs::rename(folder(), folder() + ".aside");
+  std::ofstream(folder()) << "something else";
+  expect_composes(8);
+  expect_composes(4);
+  EXPECT_EQ(statistics().tuned_problems, 2);
+  fs::remove(folder());
+  fs::rename(folder() + ".aside", folder());
+  expect_composes(12);
+  const EngineHandle later = std::exchange(engine_, make_engine(&options_));
+  expect_composes(4);
+  expect_composes(12);
+  EXPECT_EQ(statistics().tuned_problems, 0) << "both were kept";
+}
+
+TEST_F(ChangingCacheFolder, ReplacementFolderIsUsedFromThenOn) {
+  fs::rename(folder(), folder() + ".aside");
+  fs::create_directory(folder());
+  fs::permissions(folder(), fs::perms::owner_all);
+  expect_composes(8);
+  engine_ = make_engine(&options_);
+  expect_composes(8);
+  EXPECT_EQ(statistics().tuned_problems, 0);
+  fs::remove_all(folder() + ".aside");
 }
 
 }  // namespace
