@@ -58,6 +58,13 @@ def fresh_compiler():
     torch._dynamo.reset()
 
 
+@pytest.fixture
+def fresh_inductor():
+    """torch.compile without what Inductor keeps on disk: code that a right fake implementation has led to."""
+    from torch._inductor import utils
+    with (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)():
+        yield
+
 @pytest.fixture(autouse=True)
 def same_numbers():
     """The same random numbers in every run, and convolutions of PyTorch in full float32."""

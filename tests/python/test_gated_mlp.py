@@ -286,7 +286,7 @@ def test_second_order_gradients_of_the_operator(device):
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("what", ["x", "A"])
-def test_gradients_of_tensors_that_are_not_contiguous(device, backend, what):
+def test_gradients_of_tensors_that_are_not_contiguous(device, fresh_inductor, backend, what):
     x, layers = operands(device)
     seed = torch.randn_like(x)
     if what == "A":
