@@ -49,6 +49,8 @@ struct Launch {
   std::array<std::string, 3> grid;
   std::array<std::string, 3> block;
   std::string shared_memory;
+  std::optional<std::array<std::string, 3>> cluster{};
+  bool is_cooperative = false;
 };
 
 struct Description {

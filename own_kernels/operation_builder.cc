@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/integer_types.h"
 #include "runtime/base/hash.h"
 
 namespace dorajit::own_kernels {
@@ -246,7 +247,7 @@ class OperationBuilder {
     }
     own_->elements_of_workspace = *std::move(elements);
     own_->bytes_of_workspace_element =
-        static_cast<std::int64_t>(kernels::size_in_bytes(*parse_type_name(argument.type)));
+        static_cast<std::int64_t>(kernels::element_size(*parse_type_name(argument.type)));
     return {};
   }
 
@@ -335,6 +336,12 @@ class OperationBuilder {
         DORAJIT_TRY(parse("block", launch.block[i], stage.block[i]));
       }
       DORAJIT_TRY(parse("shared_memory", launch.shared_memory, stage.shared_memory));
+      stage.is_cooperative = launch.is_cooperative;
+      if (!launch.cluster) continue;
+      stage.cluster.emplace();
+      for (std::size_t i = 0; i < 3; ++i) {
+        DORAJIT_TRY(parse("cluster", (*launch.cluster)[i], (*stage.cluster)[i]));
+      }
     }
     if (description().constraint.empty()) return {};
     own_->constraint.emplace();

@@ -32,6 +32,8 @@ struct OwnOperation : kernels::Operation {
     std::array<Expression, 3> grid;
     std::array<Expression, 3> block;
     Expression shared_memory;
+    std::optional<std::array<Expression, 3>> cluster{};
+    bool is_cooperative = false;
   };
 
   Description given;
