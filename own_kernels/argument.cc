@@ -7,6 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
+
+#include "own_kernels/json_fields.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -25,7 +28,8 @@ constexpr std::pair<std::string_view, ElementType> kNativeHalves[] = {
 constexpr std::pair<std::string_view, Kind> kKinds[] = {{"in", Kind::kIn},
                                                         {"out", Kind::kOut},
                                                         {"inout", Kind::kInOut},
-                                                        {"workspace", Kind::kWorkspace}};
+                                                        {"workspace", Kind::kWorkspace},
+                                                        {"tensor_map", Kind::kTensorMap}};
 
 std::unexpected<Error> refuse(std::string_view what) { return refuse_field("arguments", what); }
 
@@ -77,6 +81,32 @@ Status read_scalar(Argument& argument, const Json& json) {
       std::format("has for `{}` the value {} for tuning; {} is an integer "
                   "from {:.0f} to {:.0f}",
                   argument.name, *argument.tuned, argument.type, least, most));
+}
+
+// {"of": "a", "box": ["ROWS", 64], "swizzle": 128}
+Status read_tensor_map(Argument& argument, const Json& json) {
+  for (const auto& [field, value] : json.items()) {
+    if (field == "of" || field == "box" || field == "swizzle") continue;
+    return refuse(std::format("has the field \"{}\" in `{}`; a tensor map has of, box and swizzle",
+                              field.substr(0, 100), argument.name));
+  }
+  const auto of = json.find("of");
+  const auto box = json.find("box");
+  if (of == json.end() || !of->is_string() || box == json.end() || !box->is_array()) {
+    return refuse(std::format(
+        "has `{}`, a tensor map, without its tensor or box; give {{\"of\": \"x\", \"box\": [...]}}",
+        argument.name));
+  }
+  argument.tensor = of->get<std::string>();
+  for (const Json& side : *box) {
+    DORAJIT_ASSIGN(std::string text, expression_of(side, "arguments"));
+    argument.shape.push_back(std::move(text));
+  }
+  argument.swizzle = "0";
+  if (const auto swizzle = json.find("swizzle"); swizzle != json.end()) {
+    DORAJIT_ASSIGN(argument.swizzle, expression_of(*swizzle, "arguments"));
+  }
+  return {};
 }
 
 }  // namespace
@@ -152,30 +182,37 @@ std::string type_names() {
 }
 
 Result<Argument> read_argument(const Json& json) {
-  const bool is_entry =
-      json.is_array() && json.size() >= 2 && json.size() <= 3 && json[0].is_string() &&
-      json[1].is_string() &&
-      (json.size() == 2 || json[2].is_string() || json[2].is_number() || json[2].is_boolean());
+  const bool is_entry = json.is_array() && json.size() >= 2 && json.size() <= 3 &&
+                        json[0].is_string() && json[1].is_string() &&
+                        (json.size() == 2 || json[2].is_string() || json[2].is_number() ||
+                         json[2].is_boolean() || json[2].is_object());
   if (!is_entry) {
     return refuse(
         "has an entry that is not [name, \"in\", \"out\", \"inout\" or \"workspace\", "
-        "\"T[n]\"], [name, type of a scalar] or [name, type, value for tuning]");
+        "\"T[n]\"], [name, type of a scalar], [name, type, value for tuning] or [name, "
+        "\"tensor_map\", {\"of\": tensor, \"box\": [...]}]");
   }
   Argument argument{.name = json[0].get<std::string>(), .kind = Kind::kIn};
   const std::string kind = json[1].get<std::string>();
+  const bool has_fields = json.size() == 3 && json[2].is_object();
   if (is_scalar_type(kind)) {
+    if (has_fields) return refuse(std::format("has `{}`, a scalar, with fields", argument.name));
     DORAJIT_TRY(read_scalar(argument, json));
     return argument;
   }
   const auto* const found =
       std::ranges::find(kKinds, kind, &std::pair<std::string_view, Kind>::first);
   if (found == std::end(kKinds)) {
-    return refuse(
-        std::format("has `{}` of kind \"{}\"; there are in, out, inout and workspace, and "
-                    "float32, float64, bool and integers (int32, uint8, ...) for scalars",
-                    argument.name, kind));
+    return refuse(std::format(
+        "has `{}` of kind \"{}\"; there are in, out, inout, workspace and "
+        "tensor_map, and float32, float64, bool and integers (int32, uint8, ...) for scalars",
+        argument.name, kind));
   }
   argument.kind = found->second;
+  if (argument.is_tensor_map()) {
+    DORAJIT_TRY(read_tensor_map(argument, has_fields ? json[2] : Json::object()));
+    return argument;
+  }
   if (json.size() != 3 || !json[2].is_string()) {
     return refuse(
         std::format("has `{}`, a tensor, without its shape; add \"T[n]\"", argument.name));
@@ -188,6 +225,11 @@ Json to_json(const Argument& argument) {
   const auto* const kind =
       std::ranges::find(kKinds, argument.kind, &std::pair<std::string_view, Kind>::second);
   Json entry = {argument.name, argument.is_scalar() ? argument.type : kind->first};
+  if (argument.is_tensor_map()) {
+    entry.push_back(
+        {{"of", argument.tensor}, {"box", argument.shape}, {"swizzle", argument.swizzle}});
+    return entry;
+  }
   if (!argument.is_scalar()) {
     std::string shape;
     for (const std::string& dimension : argument.shape) {

@@ -15,21 +15,26 @@
 namespace dorajit::own_kernels {
 
 struct Argument {
-  enum class Kind { kIn, kOut, kInOut, kScalar, kWorkspace };
+  enum class Kind { kIn, kOut, kInOut, kScalar, kWorkspace, kTensorMap };
 
   std::string name;
   Kind kind;
   // Of a tensor's elements, "float32" or one of `types`; of a scalar.
   std::string type{};
   // Of a tensor: the names of its dimensions, and numbers. Of a workspace: the number of its
-  // elements, as an expression.
+  // elements, as an expression. Of a tensor map: the sides of its box, as expressions.
   std::vector<std::string> shape{};
+  std::string tensor{};   // of a tensor map
+  std::string swizzle{};  // of a tensor map, in bytes, as an expression
   // A scalar's value while configs are tuned. An integer that has one is in no key.
   std::optional<double> tuned{};
 
-  [[nodiscard]] bool is_tensor() const { return !is_scalar() && !is_workspace(); }
+  [[nodiscard]] bool is_tensor() const {
+    return kind == Kind::kIn || kind == Kind::kOut || kind == Kind::kInOut;
+  }
   [[nodiscard]] bool is_scalar() const { return kind == Kind::kScalar; }
   [[nodiscard]] bool is_workspace() const { return kind == Kind::kWorkspace; }
+  [[nodiscard]] bool is_tensor_map() const { return kind == Kind::kTensorMap; }
   // The type of a scalar that is an integer, else null.
   [[nodiscard]] const kernels::IntegerType* integer() const;
   // Whether it is an integer that configs may depend on.

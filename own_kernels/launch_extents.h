@@ -36,4 +36,8 @@ std::optional<kernels::StageShape> stage_shape(const OwnOperation::Stage& stage,
 std::string why_not_launchable(const OwnOperation& own, const OwnOperation::Stage& stage,
                                const Values& values, const kernels::SpaceTraits& traits);
 
+// Why a device cannot make a tensor map of the kernel, or has none; as why_not_launchable().
+std::string why_no_tensor_map(const kernels::Variant& variant, const kernels::Sizes& sizes,
+                              const Values& values, const kernels::SpaceTraits& traits);
+
 }  // namespace dorajit::own_kernels

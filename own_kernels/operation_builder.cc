@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernel_templates/embedded_sources.h"
-#include "kernel_templates/integer_types.h"
 #include "runtime/base/hash.h"
 
 namespace dorajit::own_kernels {
@@ -37,6 +36,7 @@ class OperationBuilder {
     DORAJIT_TRY(make_operands());
     DORAJIT_TRY(read_value_limits(*own_));
     DORAJIT_TRY(parse_expressions());
+    DORAJIT_TRY(read_tensor_maps(*own_));
     DORAJIT_TRY(list_space(*own_));
     finish();
     return std::move(own_);
@@ -104,7 +104,7 @@ class OperationBuilder {
     own_->names.reserve(kernels::kMaxSizes + Config::kMaxTunables + 1);
     int scalar = 0;
     for (const Argument& argument : description().arguments) {
-      if (argument.is_workspace()) continue;
+      if (argument.is_workspace() || argument.is_tensor_map()) continue;
       if (argument.is_tensor()) {
         for (const std::string& dimension : argument.shape) {
           DORAJIT_TRY(add_dimension(argument, dimension));
@@ -194,6 +194,7 @@ class OperationBuilder {
     own_->shape_texts.reserve(tensors.size());
     for (const Argument* tensor : tensors) DORAJIT_TRY(make_operand(*tensor));
     std::size_t operand = 0;
+    std::size_t tensor_map = 0;
     for (const Argument& argument : description().arguments) {
       using From = OwnOperation::Source::Kind;
       if (argument.is_tensor()) {
@@ -201,8 +202,12 @@ class OperationBuilder {
         continue;
       }
       if (argument.is_workspace()) {
-        DORAJIT_TRY(read_workspace(argument));
+        DORAJIT_TRY(read_workspace(*own_, argument));
         own_->sources_of_parameters.push_back({.kind = From::kWorkspace, .index = 0});
+        continue;
+      }
+      if (argument.is_tensor_map()) {
+        own_->sources_of_parameters.push_back({.kind = From::kTensorMap, .index = tensor_map++});
         continue;
       }
       const kernels::IntegerType* const integer = argument.integer();
@@ -227,27 +232,6 @@ class OperationBuilder {
             std::format("\"types\" has `{}`, which no tensor has", choice.name));
       }
     }
-    return {};
-  }
-
-  Status read_workspace(const Argument& argument) {
-    if (own_->elements_of_workspace) {
-      return refuse_description(
-          std::format("`{}` is a second workspace; take a part of the first one", argument.name));
-    }
-    if (!parse_type_name(argument.type)) {
-      return refuse_description(
-          std::format("the workspace `{}` has elements of \"{}\", which is none of {}",
-                      argument.name, argument.type.substr(0, 100), type_names()));
-    }
-    auto elements = Expression::parse(argument.shape.front(), own_->names);
-    if (!elements) {
-      return refuse_description(
-          std::format("the workspace `{}`: {}", argument.name, elements.error().message));
-    }
-    own_->elements_of_workspace = *std::move(elements);
-    own_->bytes_of_workspace_element =
-        static_cast<std::int64_t>(kernels::element_size(*parse_type_name(argument.type)));
     return {};
   }
 

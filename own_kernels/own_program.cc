@@ -156,6 +156,7 @@ constexpr std::string_view kOneOf =
 std::vector<std::string> types_of_parameter(const OwnOperation& own,
                                             const kernels::Variant& variant,
                                             const Argument& argument) {
+  if (argument.is_tensor_map()) return {"CUtensorMap"};
   const ElementType element =
       parse_type_name(argument.type).value_or(type_of(own, variant, argument.type));
   std::vector<std::string_view> names = {cuda_name(own, element)};
@@ -213,6 +214,17 @@ std::string comparison(const OwnOperation& own, const kernels::Variant& variant)
   return text;
 }
 
+// CUtensorMap, of cuda.h if the source has it.
+std::string declared_tensor_map(const Description& description) {
+  constexpr std::string_view kHeader = "cuda.h";
+  const bool has_header =
+      std::ranges::contains(description.included, kHeader, &IncludedFile::name) ||
+      std::ranges::contains(description.headers, kHeader, &kernels::SourceFile::name);
+  return has_header ? std::format("#include <{}>\n", kHeader)
+                    : "struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; };\n"
+                      "typedef struct CUtensorMap_st CUtensorMap;\n";
+}
+
 // The entry with the values and types that its template arguments name.
 std::string instantiated_entry(const OwnOperation& own, const kernels::Variant& variant,
                                const kernels::Config& config, std::string_view given) {
@@ -246,6 +258,7 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
   for (const std::string_view header : headers_of_types(description)) {
     prelude += std::format("#include <{}>\n", header);
   }
+  if (!own.tensor_maps.empty()) prelude += declared_tensor_map(description);
   for (const TypeChoice& choice : description.types) {
     if (has_word(arguments, choice.name)) continue;
     prelude += std::format("using {} = {};\n", choice.name,

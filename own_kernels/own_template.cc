@@ -5,8 +5,10 @@
 #include <format>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "kernel_templates/config.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
 #include "own_kernels/launch_extents.h"
 
@@ -30,8 +32,9 @@ std::optional<std::int64_t> elements_of_workspace(const OwnOperation& own, const
   return elements && *elements > 0 && *elements <= kMost ? std::optional(*elements) : std::nullopt;
 }
 
-std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config& config,
+std::string why_not_on(const Variant& variant, const Sizes& sizes, const Config& config,
                        const SpaceTraits& traits) {
+  const OwnOperation& own = OwnOperation::of(variant);
   const std::size_t count = std::min(own.standards_of_sizes.size(), config.tunables().size());
   for (std::size_t i = 0; i < count; ++i) {
     const Parameter& parameter = own.given.parameters[i];
@@ -58,7 +61,7 @@ std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config
     std::string why = why_not_launchable(own, stage, values, traits);
     if (!why.empty()) return why;
   }
-  return {};
+  return why_no_tensor_map(variant, sizes, values, traits);
 }
 
 Config choose_default(const Variant& variant, const SpaceTraits&, int) {
@@ -98,7 +101,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits&, const Config
 
 std::string why_not_fitting(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                             const Config& config) {
-  return why_not_on(OwnOperation::of(variant), sizes, config, traits);
+  return why_not_on(variant, sizes, config, traits);
 }
 
 std::string no_expression(const Config&) { return {}; }
@@ -129,6 +132,8 @@ void put_parameters(const Variant& variant, const LaunchArguments& arguments,
     };
     if (kind == OwnOperation::Source::Kind::kOperand) {
       std::memcpy(converted, &arguments.operands[index].data, sizeof(void*));
+    } else if (kind == OwnOperation::Source::Kind::kTensorMap) {
+      parameters.addresses[i] = parameters.tensor_maps + index * KernelParameters::kTensorMapBytes;
     } else if (kind == OwnOperation::Source::Kind::kWorkspace) {
       std::memcpy(converted, &arguments.workspace, sizeof(void*));
     } else if (kind == OwnOperation::Source::Kind::kSize) {
@@ -176,7 +181,8 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
   const Config standard = default_of_sizes(variant, {}, 0, problem);
   const auto serves = [&](const Sizes& sizes) {
     // Of whatever device: the tuner asks again for the one that it has.
-    return why_not_on(own, sizes, standard, SpaceTraits{}).empty() && have_values(variant, sizes);
+    return why_not_on(variant, sizes, standard, SpaceTraits{}).empty() &&
+           have_values(variant, sizes);
   };
   const auto is_bucketed = [&](std::size_t i) {
     return own.all_dimensions[i].keying == kernels::Keying::kBucketed;
@@ -203,6 +209,28 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
 
 }  // namespace
 
+Status read_workspace(OwnOperation& own, const Argument& argument) {
+  const auto refuse = [](std::string what) {
+    return fail(StatusCode::kInvalidArgument, "kernel description: " + std::move(what));
+  };
+  if (own.elements_of_workspace) {
+    return refuse(
+        std::format("`{}` is a second workspace; take a part of the first one", argument.name));
+  }
+  const auto type = parse_type_name(argument.type);
+  if (!type) {
+    return refuse(std::format("the workspace `{}` has elements of \"{}\", which is none of {}",
+                              argument.name, argument.type.substr(0, 100), type_names()));
+  }
+  auto elements = Expression::parse(argument.shape.front(), own.names);
+  if (!elements) {
+    return refuse(std::format("the workspace `{}`: {}", argument.name, elements.error().message));
+  }
+  own.elements_of_workspace = *std::move(elements);
+  own.bytes_of_workspace_element = kernels::element_size(*type);
+  return {};
+}
+
 constinit const kernels::Template own_template = {
     .name = "own",
     .cuda_source = {},
@@ -221,6 +249,7 @@ constinit const kernels::Template own_template = {
     .program = own_program,
     .put_parameters = put_parameters,
     .value_limit = value_limit,
+    .tensor_boxes = tensor_boxes,
 };
 
 }  // namespace dorajit::own_kernels

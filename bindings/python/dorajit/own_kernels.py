@@ -35,9 +35,13 @@ class Kernel:
         entry: the __global__ function, with its template arguments.
         arguments: of the function, in its order: (name, "in", "out" or "inout", "T[n, m]") of a tensor,
             (name, type) of a scalar, (name, type, value for tuning) of one that configs do not depend on,
-            (name, "workspace", "float32[elements]") of memory that each call gets and nobody passes.
+            (name, "workspace", "float32[elements]") of memory that each call gets and nobody passes,
+            (name, "tensor_map", {"of": tensor, "box": [...], "swizzle": 128}) of a CUtensorMap, which nobody passes.
         grid, block: expressions, one for each axis.
-        launches: for calls of several launches, in place of entry, grid, block and shared_memory: dictionaries of these.
+        cluster: blocks of a cluster, an expression for each axis.
+        cooperative: whether all blocks of the grid run at once, so that they may wait for each other.
+        launches: for calls of several launches, in place of entry, grid, block, shared_memory, cluster and
+            cooperative: dictionaries of these.
         types: the element types that a name of `arguments` may stand for.
         parameters: the values to try of each; template arguments of `entry`, or macros.
         default: the config that runs when nothing is known, and that says which bits are right: values, or
@@ -60,7 +64,7 @@ class Kernel:
         OSError: the source's file cannot be read.
     """
 
-    def __init__(self, *, name: str, source: str, arguments: Sequence[Sequence[Union[str, float]]],
+    def __init__(self, *, name: str, source: str, arguments: Sequence[Sequence[Any]],
                  entry: Optional[str] = None, grid: Optional[Expressions] = None, block: Optional[Expressions] = None,
                  launches: Optional[Sequence[Mapping[str, Any]]] = None,
                  types: Optional[Mapping[str, Sequence[str]]] = None,
@@ -69,8 +73,10 @@ class Kernel:
                  shared_memory: Optional[Union[str, int]] = None, key: Optional[Sequence[str]] = None,
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
                  options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None,
-                 ranges: Optional[Mapping[str, Sequence[float]]] = None, include: Sequence[str] = ()) -> None:
-        launch = {"entry": entry, "grid": grid, "block": block, "shared_memory": shared_memory, "launches": launches}
+                 ranges: Optional[Mapping[str, Sequence[float]]] = None, include: Sequence[str] = (),
+                 cluster: Optional[Expressions] = None, cooperative: Optional[bool] = None) -> None:
+        launch = {"entry": entry, "grid": grid, "block": block, "shared_memory": shared_memory, "launches": launches,
+                  "cluster": cluster, "cooperative": cooperative}
         description = {"name": name, "source": source, "arguments": arguments,
                        **{field: value for field, value in launch.items() if value is not None}, "types": types or {},
                        "parameters": parameters or {}, "default": default or {}, "constraint": constraint, "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
@@ -95,10 +101,10 @@ class Kernel:
         self._json = json.dumps(description, default=list)
         self.name = description.get("name")
         given = [tuple(one) for one in description.get("arguments") or ()]
-        arguments = [one for one in given if one[1:2] != ("workspace",)]
+        arguments = [one for one in given if one[1:2] not in (("workspace",), ("tensor_map",))]
+        has_workspace = any(one[1:2] == ("workspace",) for one in given)
         is_tensor = [len(one) > 1 and one[1] not in _PYTHON_TYPES for one in arguments]
-        self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor,
-                                                                       len(arguments) < len(given))
+        self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor, has_workspace)
         self._arguments = arguments
 
     def __repr__(self):
