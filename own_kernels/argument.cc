@@ -19,12 +19,15 @@ using kernels::ElementType;
 using Kind = Argument::Kind;
 
 // Besides integers.
-constexpr std::pair<std::string_view, ElementType> kTypes[] = {{"float32", ElementType::kFloat32},
-                                                               {"bfloat16", ElementType::kBfloat16},
-                                                               {"float16", ElementType::kFloat16},
-                                                               {"float64", ElementType::kFloat64}};
-constexpr std::pair<std::string_view, ElementType> kNativeHalves[] = {
-    {"__half", ElementType::kFloat16}, {"__nv_bfloat16", ElementType::kBfloat16}};
+constexpr std::pair<std::string_view, ElementType> kTypes[] = {
+    {"float32", ElementType::kFloat32},      {"bfloat16", ElementType::kBfloat16},
+    {"float16", ElementType::kFloat16},      {"float64", ElementType::kFloat64},
+    {"float8_e4m3fn", kernels::kFloat8E4m3}, {"float8_e5m2", kernels::kFloat8E5m2}};
+constexpr std::pair<std::string_view, ElementType> kNativeTypes[] = {
+    {"__half", ElementType::kFloat16},
+    {"__nv_bfloat16", ElementType::kBfloat16},
+    {"__nv_fp8_e4m3", kernels::kFloat8E4m3},
+    {"__nv_fp8_e5m2", kernels::kFloat8E5m2}};
 constexpr std::pair<std::string_view, Kind> kKinds[] = {{"in", Kind::kIn},
                                                         {"out", Kind::kOut},
                                                         {"inout", Kind::kInOut},
@@ -122,8 +125,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-bool is_native_half(std::string_view type) {
-  return std::ranges::contains(kNativeHalves, type,
+bool is_native_type(std::string_view type) {
+  return std::ranges::contains(kNativeTypes, type,
                                &std::pair<std::string_view, ElementType>::first);
 }
 
@@ -147,10 +150,10 @@ std::optional<std::int64_t> constant_of(std::string_view dimension) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-std::string_view type_name(ElementType type, bool is_native_half) {
+std::string_view type_name(ElementType type, bool is_native_type) {
   const auto* const native =
-      std::ranges::find(kNativeHalves, type, &std::pair<std::string_view, ElementType>::second);
-  if (is_native_half && native != std::end(kNativeHalves)) return native->first;
+      std::ranges::find(kNativeTypes, type, &std::pair<std::string_view, ElementType>::second);
+  if (is_native_type && native != std::end(kNativeTypes)) return native->first;
   if (const auto* const integer = kernels::as_integer(type)) return integer->name;
   for (const auto& [name, known] : kTypes) {
     if (known == type) return name;
@@ -162,7 +165,7 @@ std::optional<ElementType> parse_type_name(std::string_view name) {
   for (const auto& [known, type] : kTypes) {
     if (known == name) return type;
   }
-  for (const auto& [known, type] : kNativeHalves) {
+  for (const auto& [known, type] : kNativeTypes) {
     if (known == name) return type;
   }
   for (const kernels::IntegerType& integer : kernels::kIntegerTypes) {

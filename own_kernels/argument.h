@@ -47,11 +47,11 @@ std::pair<double, double> range_of(const kernels::IntegerType& type);
 // The number that a dimension always has; nothing for a name.
 std::optional<std::int64_t> constant_of(std::string_view dimension);
 
-// "float32" and so on, as frameworks call them, or as CUDA C++ calls the 16-bit ones.
-std::string_view type_name(kernels::ElementType type, bool is_native_half = false);
+// "float32" and so on, as frameworks call them, or as headers of CUDA call those of 8 and 16 bits.
+std::string_view type_name(kernels::ElementType type, bool is_native_type = false);
 // Of all these names.
 std::optional<kernels::ElementType> parse_type_name(std::string_view name);
-bool is_native_half(std::string_view name);  // "__half", "__nv_bfloat16"
+bool is_native_type(std::string_view name);  // "__half", ...
 std::string type_names();                    // "float32, bfloat16, ..."
 
 // An entry of "arguments"; kInvalidArgument.

@@ -200,12 +200,12 @@ Status read_lists(Description& description, const Json& json) {
 }
 
 // Among the choices of types, which were read before.
-bool has_native_halves(const Json& json) {
+bool has_native_types(const Json& json) {
   const auto types = json.find("types");
   if (types == json.end()) return false;
   return std::ranges::any_of(*types, [](const Json& choices) {
     return std::ranges::any_of(choices, [](const Json& type) {
-      return is_native_half(type.get_ref<const std::string&>());
+      return is_native_type(type.get_ref<const std::string&>());
     });
   });
 }
@@ -238,10 +238,10 @@ Result<Description> parse_description(std::string_view text) {
   DORAJIT_TRY(read_sources(description, json));
   DORAJIT_ASSIGN(description.launches, read_launches(json));
   DORAJIT_TRY(read_lists(description, json));
-  description.has_native_halves =
+  description.has_native_types =
       std::ranges::any_of(description.arguments,
-                          [](const Argument& argument) { return is_native_half(argument.type); }) ||
-      has_native_halves(json);
+                          [](const Argument& argument) { return is_native_type(argument.type); }) ||
+      has_native_types(json);
   DORAJIT_TRY(read_parameters(description, json));
   DORAJIT_ASSIGN(description.constraint, optional_text(json, "constraint"));
   DORAJIT_TRY(read_key(description, json));
@@ -269,7 +269,7 @@ std::string to_json(const Description& description) {
   for (const auto& [name, types] : description.types) {
     Json& names = json["types"][name] = Json::array();
     for (const ElementType type : types) {
-      names.push_back(type_name(type, description.has_native_halves));
+      names.push_back(type_name(type, description.has_native_types));
     }
   }
   json["parameters"] = json["default"] = Json::object();

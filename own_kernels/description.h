@@ -65,7 +65,7 @@ struct Description {
   // takes their place in to_json(), there without its texts.
   std::vector<std::string> include;
   std::vector<IncludedFile> included;
-  bool has_native_halves = false;  // 16-bit types are CUDA's, __half and __nv_bfloat16
+  bool has_native_types = false;  // floats of 8 and 16 bits are CUDA's: __half, ...
   std::vector<std::string> options;
   std::vector<Launch> launches;  // at least one
   std::vector<Argument> arguments;

@@ -341,10 +341,13 @@ class OperationBuilder {
   void finish() {
     OwnOperation& own = *own_;
     own.json = to_json(own.given);
-    own.hash = Hasher("own kernel/1")
-                   .add("description", own.json)
-                   .add("types", kernels::find_embedded("cuda/own_types.cuh")->sha256)
-                   .digest();
+    Hasher hasher("own kernel/1");
+    hasher.add("description", own.json)
+        .add("types", kernels::find_embedded("cuda/own_types.cuh")->sha256);
+    if (has_float8(own.given)) {
+      hasher.add("float8", kernels::find_embedded(kEmbeddedFloat8)->sha256);
+    }
+    own.hash = hasher.digest();
     constexpr std::size_t kVersionDigits = 12;
     own.name = own.given.name;
     own.scalars = own.all_scalars;

@@ -90,6 +90,10 @@ extern const kernels::Template own_template;
 // Of one config; see kernels::Template.
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config);
 
+// Whether sources are compiled with kEmbeddedFloat8, which the hash of the kernel then covers.
+bool has_float8(const Description& description);
+inline constexpr std::string_view kEmbeddedFloat8 = "cuda/own_float8.cuh";
+
 // Lists the configs of the description's parameters; kInvalidArgument.
 Status list_space(OwnOperation& own);
 

@@ -18,6 +18,7 @@ using kernels::ElementType;
 
 constexpr std::string_view kTypesHeader = "dorajit/types.cuh";
 constexpr std::string_view kEmbeddedTypes = "cuda/own_types.cuh";
+constexpr std::string_view kFloat8Header = "dorajit/float8.cuh";
 
 constexpr std::string_view kArchitecture = "--gpu-architecture=";
 
@@ -113,8 +114,10 @@ std::string kernels_of(std::string_view source) {
 }
 
 std::string_view cuda_name(const OwnOperation& own, ElementType type) {
-  const bool is_native = own.given.has_native_halves;
+  const bool is_native = own.given.has_native_types;
   if (const auto* const integer = kernels::as_integer(type)) return integer->cuda;
+  if (type == kernels::kFloat8E4m3) return is_native ? "__nv_fp8_e4m3" : "dorajit::float8_e4m3fn";
+  if (type == kernels::kFloat8E5m2) return is_native ? "__nv_fp8_e5m2" : "dorajit::float8_e5m2";
   switch (type) {
     case ElementType::kBfloat16:
       return is_native ? "__nv_bfloat16" : "dorajit::bfloat16";
@@ -162,6 +165,9 @@ std::vector<std::string> types_of_parameter(const OwnOperation& own,
   std::vector<std::string_view> names = {cuda_name(own, element)};
   if (element == ElementType::kBfloat16) names.emplace_back("struct __nv_bfloat16");
   if (element == ElementType::kFloat16) names.emplace_back("struct __half");
+  if (element == kernels::kFloat8E4m3) names.emplace_back("struct __nv_fp8_e4m3");
+  if (element == kernels::kFloat8E5m2) names.emplace_back("struct __nv_fp8_e5m2");
+  if (kernels::is_float8(element)) names.emplace_back("unsigned char");
   if (names.front() == "long long") names.emplace_back("long");
   if (names.front() == "unsigned long long") names.emplace_back("unsigned long");
   if (names.front() == "signed char") names.emplace_back("char");
@@ -246,6 +252,11 @@ std::string instantiated_entry(const OwnOperation& own, const kernels::Variant& 
 
 }  // namespace
 
+bool has_float8(const Description& description) {
+  return !description.has_native_types && (has_type(description, kernels::kFloat8E4m3) ||
+                                           has_type(description, kernels::kFloat8E5m2));
+}
+
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config) {
   const OwnOperation& own = OwnOperation::of(variant);
   const Description& description = own.given;
@@ -255,6 +266,7 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
     arguments += arguments_of_entry(launch.entry);
   }
   std::string prelude = std::format("#include \"{}\"\n", kTypesHeader);
+  if (has_float8(description)) prelude += std::format("#include \"{}\"\n", kFloat8Header);
   for (const std::string_view header : headers_of_types(description)) {
     prelude += std::format("#include <{}>\n", header);
   }
@@ -288,6 +300,10 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
       .entry = std::move(entries)};
   const kernels::EmbeddedFile* const types = kernels::find_embedded(kEmbeddedTypes);
   program.headers.push_back({std::string(kTypesHeader), std::string(types->text)});
+  if (has_float8(description)) {
+    const kernels::EmbeddedFile* const float8 = kernels::find_embedded(kEmbeddedFloat8);
+    program.headers.push_back({std::string(kFloat8Header), std::string(float8->text)});
+  }
   for (const IncludedFile& file : description.included) {
     program.headers.push_back({file.name, file.text});
   }

@@ -16,7 +16,7 @@ namespace {
 
 using namespace dorajit;
 
-constexpr int kTypes = static_cast<int>(kernels::kUint64) + 1;
+constexpr int kTypes = kernels::kNumTypesOfOwnKernels;
 
 void use(const kernels::Operation& operation) {
   const kernels::SpaceTraits traits{

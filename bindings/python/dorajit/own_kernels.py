@@ -10,8 +10,9 @@ import torch
 from dorajit import _native, control, errors
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", *_INTEGERS, "bool")
-_NATIVE_HALVES = {"__half": "float16", "__nv_bfloat16": "bfloat16"}
+_ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2", *_INTEGERS, "bool")
+_NATIVE_TYPES = {"__half": "float16", "__nv_bfloat16": "bfloat16", "__nv_fp8_e4m3": "float8_e4m3fn",
+                 "__nv_fp8_e5m2": "float8_e5m2"}
 # The scalars of a description, and their types in schemas.
 _PYTHON_TYPES = {**dict.fromkeys(_INTEGERS, "int"), "bool": "bool", "float32": "float", "float64": "float"}
 Expressions = Union[str, int, Sequence[Union[str, int]]]
@@ -199,7 +200,7 @@ def _register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
     def type_of(output, values):
         if output in dtypes:
             return dtypes[output](*values)
-        name = _NATIVE_HALVES.get(names_of_types[output], names_of_types[output])
+        name = _NATIVE_TYPES.get(names_of_types[output], names_of_types[output])
         if name in _ELEMENT_TYPES:
             return getattr(torch, name)
         same = [place for place in tensors if names_of_types[inputs[place][0]] == name]
