@@ -36,12 +36,15 @@ constexpr std::pair<std::string_view, Kind> kKinds[] = {{"in", Kind::kIn},
 
 std::unexpected<Error> refuse(std::string_view what) { return refuse_field("arguments", what); }
 
-// "T[n, m]"
+// "T[n, m]", or "T[n, m]?"
 Status read_tensor(Argument& argument, std::string_view text) {
+  const std::string_view whole = text;
+  argument.is_optional = argument.is_tensor() && text.ends_with('?');
+  if (argument.is_optional) text = trimmed(text.substr(0, text.size() - 1));
   const std::size_t open = text.find('[');
   if (open == std::string_view::npos || !text.ends_with(']')) {
     return refuse(
-        std::format("has `{}` of \"{}\"; write a tensor as \"T[n, m]\"", argument.name, text));
+        std::format("has `{}` of \"{}\"; write a tensor as \"T[n, m]\"", argument.name, whole));
   }
   argument.type = trimmed(text.substr(0, open));
   std::string_view rest = text.substr(open + 1, text.size() - open - 2);
@@ -238,7 +241,7 @@ Json to_json(const Argument& argument) {
     for (const std::string& dimension : argument.shape) {
       shape += std::format("{}{}", shape.empty() ? "" : ", ", dimension);
     }
-    entry.push_back(std::format("{}[{}]", argument.type, shape));
+    entry.push_back(std::format("{}[{}]{}", argument.type, shape, argument.is_optional ? "?" : ""));
   } else if (argument.tuned) {
     entry.push_back(*argument.tuned);
   }

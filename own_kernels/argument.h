@@ -24,8 +24,9 @@ struct Argument {
   // Of a tensor: the names of its dimensions, and numbers. Of a workspace: the number of its
   // elements, as an expression. Of a tensor map: the sides of its box, as expressions.
   std::vector<std::string> shape{};
-  std::string tensor{};   // of a tensor map
-  std::string swizzle{};  // of a tensor map, in bytes, as an expression
+  std::string tensor{};      // of a tensor map
+  std::string swizzle{};     // of a tensor map, in bytes, as an expression
+  bool is_optional = false;  // a tensor that calls may leave out
   // A scalar's value while configs are tuned. An integer that has one is in no key.
   std::optional<double> tuned{};
 

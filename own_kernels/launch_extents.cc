@@ -150,6 +150,51 @@ std::string why_beyond_limits(const OwnOperation& own, const OwnOperation::Stage
 
 }  // namespace
 
+Status read_expressions(OwnOperation& own) {
+  const Description& given = own.given;
+  const auto parse = [&](std::string_view field, const std::string& text,
+                         Expression& parsed) -> Status {
+    auto expression = Expression::parse(text, own.names);
+    if (!expression)
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("kernel description: \"{}\": {}", field, expression.error().message));
+    parsed = *std::move(expression);
+    return {};
+  };
+  for (const Parameter& parameter : given.parameters) {
+    auto& standard = own.standards_of_sizes.emplace_back();
+    if (parameter.standard_of_sizes.empty()) continue;
+    DORAJIT_TRY(parse("default", parameter.standard_of_sizes, standard.emplace()));
+  }
+  for (const Parameter& parameter : given.parameters) {
+    own.names.push_back(parameter.name);
+  }
+  own.names.emplace_back(kProcessors);
+  for (const Launch& launch : given.launches) {
+    OwnOperation::Stage& stage = own.stages.emplace_back();
+    for (std::size_t i = 0; i < 3; ++i) {
+      DORAJIT_TRY(parse("grid", launch.grid[i], stage.grid[i]));
+      DORAJIT_TRY(parse("block", launch.block[i], stage.block[i]));
+    }
+    DORAJIT_TRY(parse("shared_memory", launch.shared_memory, stage.shared_memory));
+    stage.is_cooperative = launch.is_cooperative;
+    if (!launch.cluster) continue;
+    stage.cluster.emplace();
+    for (std::size_t i = 0; i < 3; ++i) {
+      DORAJIT_TRY(parse("cluster", (*launch.cluster)[i], (*stage.cluster)[i]));
+    }
+  }
+  if (given.constraint.empty()) return {};
+  own.constraint.emplace();
+  DORAJIT_TRY(parse("constraint", given.constraint, *own.constraint));
+  for (std::size_t i = 0; i < own.all_dimensions.size(); ++i) {
+    kernels::Dimension& dimension = own.all_dimensions[i];
+    dimension.limits_class =
+        dimension.keying == kernels::Keying::kBucketed && own.constraint->reads(i);
+  }
+  return {};
+}
+
 Values values_of(const OwnOperation& own, const kernels::Sizes& sizes,
                  const kernels::Config& config, int processors) {
   Values values;

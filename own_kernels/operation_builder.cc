@@ -35,7 +35,7 @@ class OperationBuilder {
     DORAJIT_TRY(read_key());
     DORAJIT_TRY(make_operands());
     DORAJIT_TRY(read_value_limits(*own_));
-    DORAJIT_TRY(parse_expressions());
+    DORAJIT_TRY(read_expressions(*own_));
     DORAJIT_TRY(read_tensor_maps(*own_));
     DORAJIT_TRY(list_space(*own_));
     finish();
@@ -192,7 +192,10 @@ class OperationBuilder {
     }
     own_->leading.reserve(tensors.size());
     own_->shape_texts.reserve(tensors.size());
-    for (const Argument* tensor : tensors) DORAJIT_TRY(make_operand(*tensor));
+    for (const Argument* tensor : tensors) {
+      DORAJIT_TRY(check_presence(*tensor, tensors));
+      DORAJIT_TRY(make_operand(*tensor));
+    }
     std::size_t operand = 0;
     std::size_t tensor_map = 0;
     for (const Argument& argument : description().arguments) {
@@ -235,6 +238,30 @@ class OperationBuilder {
     return {};
   }
 
+  // Whether a call without the tensor has a device and all sizes.
+  Status check_presence(const Argument& tensor, const std::vector<const Argument*>& tensors) {
+    if (!tensor.is_optional) return {};
+    if (&tensor == tensors.front()) {
+      return refuse_description(std::format(
+          "`{}` is optional; the first tensor says where a call runs, so put another one first",
+          tensor.name));
+    }
+    for (const std::string& dimension : tensor.shape) {
+      const bool is_known =
+          constant_of(dimension) ||
+          std::ranges::contains(scalars_of_, dimension, &std::pair<std::string, int>::first) ||
+          std::ranges::any_of(tensors, [&](const Argument* other) {
+            return !other->is_optional && std::ranges::contains(other->shape, dimension);
+          });
+      if (is_known) continue;
+      return refuse_description(
+          std::format("the dimension `{}` is that of `{}` alone, which a call may leave out; give "
+                      "it as an integer, too",
+                      dimension, tensor.name));
+    }
+    return {};
+  }
+
   Status make_operand(const Argument& tensor) {
     const auto choice = std::ranges::find(description().types, tensor.type, &TypeChoice::name);
     const auto fixed = parse_type_name(tensor.type);
@@ -266,6 +293,8 @@ class OperationBuilder {
                                             .inner = inner,
                                             .leading = dimensions,
                                             .is_exact = true},
+                                  .presence = tensor.is_optional ? kernels::Presence::kOptional
+                                                                 : kernels::Presence::kRequired,
                                   .samples = kernels::Samples::kAroundZero,
                                   .limits_vectors = false,
                                   .is_read = tensor.kind == Argument::Kind::kInOut,
@@ -293,49 +322,6 @@ class OperationBuilder {
       text += std::format("{} {}", type == choice->types.front() ? "" : ",", type_name(type));
     }
     return text + ", the same for every argument of it";
-  }
-
-  Status parse_expressions() {
-    const auto parse = [&](std::string_view field, const std::string& text,
-                           Expression& parsed) -> Status {
-      auto expression = Expression::parse(text, own_->names);
-      if (!expression)
-        return refuse_description(std::format("\"{}\": {}", field, expression.error().message));
-      parsed = *std::move(expression);
-      return {};
-    };
-    for (const Parameter& parameter : description().parameters) {
-      auto& standard = own_->standards_of_sizes.emplace_back();
-      if (parameter.standard_of_sizes.empty()) continue;
-      DORAJIT_TRY(parse("default", parameter.standard_of_sizes, standard.emplace()));
-    }
-    for (const Parameter& parameter : description().parameters) {
-      own_->names.push_back(parameter.name);
-    }
-    own_->names.emplace_back(kProcessors);
-    for (const Launch& launch : description().launches) {
-      OwnOperation::Stage& stage = own_->stages.emplace_back();
-      for (std::size_t i = 0; i < 3; ++i) {
-        DORAJIT_TRY(parse("grid", launch.grid[i], stage.grid[i]));
-        DORAJIT_TRY(parse("block", launch.block[i], stage.block[i]));
-      }
-      DORAJIT_TRY(parse("shared_memory", launch.shared_memory, stage.shared_memory));
-      stage.is_cooperative = launch.is_cooperative;
-      if (!launch.cluster) continue;
-      stage.cluster.emplace();
-      for (std::size_t i = 0; i < 3; ++i) {
-        DORAJIT_TRY(parse("cluster", (*launch.cluster)[i], (*stage.cluster)[i]));
-      }
-    }
-    if (description().constraint.empty()) return {};
-    own_->constraint.emplace();
-    DORAJIT_TRY(parse("constraint", description().constraint, *own_->constraint));
-    for (std::size_t i = 0; i < own_->all_dimensions.size(); ++i) {
-      kernels::Dimension& dimension = own_->all_dimensions[i];
-      dimension.limits_class =
-          dimension.keying == kernels::Keying::kBucketed && own_->constraint->reads(i);
-    }
-    return {};
   }
 
   void finish() {

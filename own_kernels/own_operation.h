@@ -101,6 +101,10 @@ Status list_space(OwnOperation& own);
 // yet those of its parameters; kInvalidArgument.
 Status read_value_limits(OwnOperation& own);
 
+// Reads the expressions of defaults, launches and the constraint, when the operation has its sizes'
+// names, and completes the names; kInvalidArgument.
+Status read_expressions(OwnOperation& own);
+
 // Reads a workspace, when the operation has its sizes' names, but not yet those of its parameters;
 // kInvalidArgument.
 Status read_workspace(OwnOperation& own, const Argument& argument);

@@ -136,10 +136,12 @@ ElementType type_of(const OwnOperation& own, const kernels::Variant& variant,
   std::size_t operand = 0;
   for (const Argument& argument : own.given.arguments) {
     if (!argument.is_tensor()) continue;
-    if (argument.type == name) return variant.types[operand];
+    if (argument.type == name && variant.has(operand)) return variant.types[operand];
     ++operand;
   }
-  return ElementType::kFloat32;
+  // Only tensors that the call leaves out have it.
+  const auto choice = std::ranges::find(own.given.types, name, &TypeChoice::name);
+  return choice != own.given.types.end() ? choice->types.front() : ElementType::kFloat32;
 }
 
 // Whether a type is one of others. As of C++11, which --std= may ask for.

@@ -168,7 +168,7 @@ std::int64_t class_of(const OwnOperation& own, const Sizes& sizes) {
 // Whether there are values of all integer inputs for those sizes.
 bool have_values(const Variant& variant, const Sizes& sizes) {
   for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {
-    if (value_limit(variant, i, sizes) < 1) return false;
+    if (variant.has(i) && value_limit(variant, i, sizes) < 1) return false;
   }
   return true;
 }

@@ -117,7 +117,8 @@ class Kernel:
         written; nothing is differentiated (as_torch_op).
 
         Args:
-            arguments: as described: tensors of PyTorch, or of another library that has DLPack, and numbers.
+            arguments: as described: tensors of PyTorch, or of another library that has DLPack, and numbers;
+                None for a tensor that is optional ("T[n]?") and left out.
 
         Raises:
             TypeError, ValueError, dorajit.Error: an argument is not as described, by its name, or the
@@ -150,7 +151,7 @@ class Kernel:
         """Registers the kernel as an operator of torch.library, which torch.compile keeps whole.
 
         The operator takes the arguments that are not "out", and returns those, or a tuple of them, newly
-        allocated; "inout" tensors are written.
+        allocated; "inout" tensors are written. Optional "out" tensors are always computed.
 
         Args:
             name: "library::operator".
@@ -203,8 +204,9 @@ def _register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
         name = _NATIVE_TYPES.get(names_of_types[output], names_of_types[output])
         if name in _ELEMENT_TYPES:
             return getattr(torch, name)
-        same = [place for place in tensors if names_of_types[inputs[place][0]] == name]
-        return values[(same or tensors)[0]].dtype
+        given = [place for place in tensors if values[place] is not None]
+        same = [place for place in given if names_of_types[inputs[place][0]] == name]
+        return values[(same or given)[0]].dtype
 
     def allocate(*values):
         first = values[tensors[0]]
@@ -221,7 +223,8 @@ def _register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
 
     # The schema is written out, as the functions have no annotations to take it from.
     typed = ", ".join(
-        f"Tensor{'(' + chr(ord('a') + place) + '!)' if one[1] == 'inout' else ''} {one[0]}"
+        f"Tensor{'(' + chr(ord('a') + place) + '!)' if one[1] == 'inout' else ''}"
+        f"{'?' if one[2].endswith('?') else ''} {one[0]}"
         if place in tensors else f"{_PYTHON_TYPES[one[1]]} {one[0]}" for place, one in enumerate(inputs))
     results = {0: "()", 1: "Tensor"}.get(len(outputs), f"({', '.join(['Tensor'] * len(outputs))})")
     torch.library.define(name, f"({typed}) -> {results}")
