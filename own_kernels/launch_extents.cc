@@ -86,8 +86,8 @@ std::int64_t resident_blocks(const Extents& extents, int processors) {
 }
 
 // Of a launch that some device can make.
-std::string why_not_on(const OwnOperation::Stage& stage, const Extents& extents,
-                       const kernels::SpaceTraits& traits) {
+std::string why_device_does_not_hold(const OwnOperation::Stage& stage, const Extents& extents,
+                                     const kernels::SpaceTraits& traits) {
   const auto& [grid, block, cluster, shared] = extents;
   if (traits.architecture == 0) return {};
   if (product(cluster) > 1 && traits.architecture < kArchitectureOfClusters) {
@@ -244,7 +244,7 @@ std::string why_not_launchable(const OwnOperation& own, const OwnOperation::Stag
                                const Values& values, const kernels::SpaceTraits& traits) {
   const auto extents = extents_of(stage, values);
   if (!extents || !is_launchable(*extents)) return why_beyond_limits(own, stage, values);
-  return why_not_on(stage, *extents, traits);
+  return why_device_does_not_hold(stage, *extents, traits);
 }
 
 }  // namespace dorajit::own_kernels

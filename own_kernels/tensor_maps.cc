@@ -13,7 +13,7 @@ namespace {
 using kernels::TensorBox;
 
 // What the tensor memory accelerator takes.
-constexpr int kArchitecture = 90;
+constexpr int kArchitectureOfMaps = 90;
 constexpr std::int64_t kLongestSide = 256;
 constexpr std::int64_t kUnit = 16;  // bytes that strides and rows of a box are multiples of
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 32;
@@ -152,7 +152,7 @@ std::string why_no_tensor_map(const kernels::Variant& variant, const kernels::Si
   const OwnOperation& own = OwnOperation::of(variant);
   for (const OwnOperation::TensorMap& map : own.tensor_maps) {
     if (!variant.has(map.operand)) continue;
-    if (traits.architecture != 0 && traits.architecture < kArchitecture) {
+    if (traits.architecture != 0 && traits.architecture < kArchitectureOfMaps) {
       return std::format(
           "its tensor map `{}` needs a device of compute capability 9.0 or newer, and this one has "
           "{}.{}",

@@ -21,8 +21,9 @@ DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit
  *
  * tensors: in the order of the description's arguments, all of them: CUDA tensors of one device,
  * contiguous, aligned to 16 bytes, of exactly the dimensions that the description names. Elements
- * may also be integers of 8, 16, 32 and 64 bits or bool (DLPack type code 6, 8 bits). An "out" or
- * "inout" tensor overlaps no other. scalars: in that order, too; an integer is given as a double,
+ * may also be integers of 8, 16, 32 and 64 bits, bool (DLPack type code 6, 8 bits), float8_e4m3fn
+ * (code 10) or float8_e5m2 (code 12). An optional tensor may be null. An "out" or "inout" tensor
+ * overlaps no other. scalars: in that order, too; an integer is given as a double,
  * which holds it exactly up to 2^53, and is part of the problem. Sizes that scalars and tensors
  * both have must agree.
  *

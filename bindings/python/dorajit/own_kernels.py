@@ -80,7 +80,8 @@ class Kernel:
                   "cluster": cluster, "cooperative": cooperative}
         description = {"name": name, "source": source, "arguments": arguments,
                        **{field: value for field, value in launch.items() if value is not None}, "types": types or {},
-                       "parameters": parameters or {}, "default": default or {}, "constraint": constraint, "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
+                       "parameters": parameters or {}, "default": default or {}, "constraint": constraint, "key": key,
+                       "tolerance": tolerance, "headers": headers or {}, "options": options,
                        "limits": limits or {}, "ranges": ranges or {}, "include": include}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
