@@ -182,8 +182,13 @@ std::string type_names() {
   const auto add = [&](std::string_view name) {
     names += std::format("{}{}", names.empty() ? "" : ", ", name);
   };
-  for (const auto& [name, type] : kTypes) add(name);
+  for (const auto& [name, type] : kTypes) {
+    if (!kernels::is_float8(type)) add(name);
+  }
   for (const kernels::IntegerType& integer : kernels::kIntegerTypes) add(integer.name);
+  for (const auto& [name, type] : kTypes) {
+    if (kernels::is_float8(type)) add(name);
+  }
   return names;
 }
 

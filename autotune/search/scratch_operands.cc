@@ -7,9 +7,8 @@
 #include <format>
 #include <random>
 
-#include "kernel_templates/float8.h"
+#include "autotune/search/element_values.h"
 #include "kernel_templates/integer_types.h"
-#include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
@@ -29,45 +28,6 @@ constexpr int kWidestAccess = 16;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
-}
-
-// How much two nearly equal numbers may differ after rounding to a type, relative to their size:
-// one rounding step.
-double step_of(ElementType type) {
-  switch (type) {
-    case ElementType::kBfloat16:
-      return 0x1p-7;
-    case ElementType::kFloat16:
-      return 0x1p-10;
-    default:
-      break;
-  }
-  const auto* const float8 = kernels::as_float8(type);
-  return float8 != nullptr ? std::ldexp(1, -float8->mantissa_bits) : 0;
-}
-
-// The smallest normal number: the steps of smaller ones are as wide as its own.
-double smallest_normal(ElementType type) {
-  if (const auto* const float8 = kernels::as_float8(type)) return std::ldexp(1, 1 - float8->bias);
-  return type == ElementType::kFloat16 ? 0x1p-14 : 0;
-}
-
-double element_of(std::span<const std::byte> bytes, ElementType type, std::size_t i) {
-  if (const auto* const float8 = kernels::as_float8(type)) {
-    return kernels::widen_float8(*float8, static_cast<unsigned char>(bytes[i]));
-  }
-  const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data()),
-                                       .row_stride = 0};
-  return kernels::load_element<double>(place, type, 0, static_cast<long long>(i));
-}
-
-void set_element(std::span<std::byte> bytes, ElementType type, std::size_t i, double value) {
-  if (const auto* const float8 = kernels::as_float8(type)) {
-    bytes[i] = std::byte{kernels::narrow_float8(*float8, static_cast<float>(value))};
-    return;
-  }
-  const kernels::OperandArgument place{.data = bytes.data(), .row_stride = 0};
-  kernels::store_element(place, type, 0, static_cast<long long>(i), value);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Json float8_kernel() {
                          {"/source", R"(template <int BLOCK, int VEC>
 __global__ void swiglu(const T* gate, const T* up, T* out, long long n) {
   const long long i = static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x;
-  if (i < n) out[i] = static_cast<float>(gate[i]) * static_cast<float>(up[i]);
+  if (i < n) out[i] = T(static_cast<float>(gate[i]) * static_cast<float>(up[i]));
 }
 )"}});
 }
@@ -234,7 +234,7 @@ class OwnKernelFloat8Test : public OwnKernelTest {
 };
 
 TEST_F(OwnKernelFloat8Test, TensorsHaveTheCodesOfDlpack) {
-  for (const std::uint8_t code : {10, 12}) {
+  for (const std::uint8_t code : {std::uint8_t{10}, std::uint8_t{12}}) {
     const auto outcome = run({code, 8, 1});
     EXPECT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
   }

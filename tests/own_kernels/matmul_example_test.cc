@@ -34,6 +34,7 @@ kernels::Variant variant_of_matmul() {
 constexpr kernels::SpaceTraits kH200{
     .kind = kernels::DeviceKind::kCuda, .processors = 132, .architecture = 90};
 
+// Of m, k and n.
 std::vector<kernels::Config> configs_for(const kernels::Sizes& sizes) {
   const kernels::Variant variant = variant_of_matmul();
   std::vector<kernels::Config> configs;
@@ -52,7 +53,7 @@ TEST(MatmulExample, SomeHundredConfigsFit) {
   EXPECT_EQ(to_text(configs.front()), "BM=128-BN=128-BK=64-STAGES=4-GROUPS=2-WIDE=8");
   EXPECT_TRUE(configs_for({4096, 4095, 4096}).empty());
   EXPECT_TRUE(configs_for({4096, 4096, 4095}).empty());
-  EXPECT_FALSE(configs_for({1, 2, 8}).empty());
+  EXPECT_FALSE(configs_for({1, 8, 2}).empty());
 }
 
 // STAGES and WIDE are numbers in the same code, so that one of each suffices.
