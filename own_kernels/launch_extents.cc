@@ -218,8 +218,9 @@ std::string describe_values(const OwnOperation& own, const Values& values,
 
 std::string explain_value(const OwnOperation& own, const Values& values, std::string_view field,
                           const Expression& expression, std::string_view what) {
-  return std::format("its {} \"{}\" {}, with {}", field, expression.text(), what,
-                     describe_values(own, values, expression));
+  const std::string read = describe_values(own, values, expression);
+  return std::format("its {} \"{}\" {}{}{}", field, expression.text(), what,
+                     read.empty() ? "" : ", with ", read);
 }
 
 std::optional<kernels::StageShape> stage_shape(const OwnOperation::Stage& stage,

@@ -77,30 +77,33 @@ std::string why_tensor_does_not_fit(const OwnOperation& own, const OwnOperation:
 
 std::string why_box_does_not_fit(const OwnOperation& own, const OwnOperation::TensorMap& map,
                                  const Values& values, std::int64_t bytes) {
-  const auto explain = [&](const Expression& expression, std::string_view what) {
-    return explain_value(own, values, std::format("tensor map `{}` has a box whose side", map.name),
+  const auto explain = [&](std::string_view part, const Expression& expression,
+                           std::string_view what) {
+    return explain_value(own, values, std::format("tensor map `{}`: the {}", map.name, part),
                          expression, what);
   };
+  constexpr std::string_view kSide = "side of the box";
   for (std::size_t i = 0; i < map.box.size(); ++i) {
     if (side_of(map, i, values) > 0) continue;
     const Expression& side = map.box[map.box.size() - 1 - i];
     const auto value = side.evaluate(values);
-    return explain(side, value ? std::format("is {}; it is 1 to {}", *value, kLongestSide)
-                               : std::string(name(value.error())));
+    return explain(kSide, side,
+                   value ? std::format("is {}; it is 1 to {}", *value, kLongestSide)
+                         : std::string(name(value.error())));
   }
   const std::int64_t inner = side_of(map, 0, values) * bytes;
   if (inner % kUnit != 0) {
-    return explain(map.box.back(), std::format("is {} bytes, no multiple of {}", inner, kUnit));
+    return explain(kSide, map.box.back(),
+                   std::format("is {} bytes, no multiple of {}", inner, kUnit));
   }
   const auto swizzle = map.swizzle.evaluate(values);
   if (!swizzle || !std::ranges::contains(kSwizzles, *swizzle)) {
-    return explain_value(own, values, std::format("tensor map `{}` has a swizzle that", map.name),
-                         map.swizzle,
-                         swizzle ? std::format("is {} bytes; it is 0, 32, 64 or 128", *swizzle)
-                                 : std::string(name(swizzle.error())));
+    return explain("swizzle", map.swizzle,
+                   swizzle ? std::format("is {} bytes; it is 0, 32, 64 or 128", *swizzle)
+                           : std::string(name(swizzle.error())));
   }
   if (*swizzle == 0 || inner <= *swizzle) return {};
-  return explain(map.box.back(),
+  return explain(kSide, map.box.back(),
                  std::format("is {} bytes, more than its swizzle of {}", inner, *swizzle));
 }
 

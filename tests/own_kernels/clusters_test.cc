@@ -53,8 +53,7 @@ TEST(OwnKernelClusters, LaunchHasTheCluster) {
 
 TEST(OwnKernelClusters, ConfigBeyondTheLimitsIsRefused) {
   EXPECT_EQ(why_not(with_cluster({2, 4}, {4, 4})), "");
-  EXPECT_THAT(why_not(with_cluster({9}, {9})),
-              HasSubstr("its cluster along x \"9\" is 9; it is 1 to 8"));
+  EXPECT_THAT(why_not(with_cluster({9}, {9})), "its cluster along x \"9\" is 9; it is 1 to 8");
   EXPECT_THAT(why_not(with_cluster({4, 4}, {4, 4})), "its cluster has more than 8 blocks");
   EXPECT_THAT(why_not(with_cluster({1, "n - 1000"}, {1, 1})),
               HasSubstr("its cluster along y \"n - 1000\" is 0; it is 1 to 8, with n = 1000"));

@@ -101,17 +101,18 @@ TEST(OwnKernelTensorMaps, WhatTheCopyEngineDoesNotTakeIsRefused) {
   EXPECT_EQ(why_not(json, "ROWS=8-COLS=64", sizes), "");
   EXPECT_EQ(why_not(json, "ROWS=8-COLS=16", {1, 8}), "");
   EXPECT_THAT(why_not(json, "ROWS=300-COLS=64", sizes),
-              "its tensor map `x_map` has a box whose side \"ROWS\" is 300; it is 1 to 256, with "
+              "its tensor map `x_map`: the side of the box \"ROWS\" is 300; it is 1 to 256, with "
               "ROWS = 300");
   EXPECT_THAT(why_not(with(json, {{"/arguments/2/2/box/0", "n - 100"}}), "ROWS=8-COLS=64", sizes),
-              HasSubstr("whose side \"n - 100\" is 0; it is 1 to 256, with n = 100"));
-  EXPECT_THAT(why_not(json, "ROWS=8-COLS=4", sizes),
-              HasSubstr("whose side \"COLS\" is 8 bytes, no multiple of 16, with COLS = 4"));
-  EXPECT_THAT(why_not(json, "ROWS=8-COLS=128", sizes),
-              HasSubstr("has a swizzle that \"2 * COLS\" is 256 bytes; it is 0, 32, 64 or 128"));
+              HasSubstr("the side of the box \"n - 100\" is 0; it is 1 to 256, with n = 100"));
   EXPECT_THAT(
-      why_not(json, "ROWS=8-COLS=64", sizes, kernels::ElementType::kFloat32),
-      HasSubstr("whose side \"COLS\" is 256 bytes, more than its swizzle of 128, with COLS = 64"));
+      why_not(json, "ROWS=8-COLS=4", sizes),
+      HasSubstr("the side of the box \"COLS\" is 8 bytes, no multiple of 16, with COLS = 4"));
+  EXPECT_THAT(why_not(json, "ROWS=8-COLS=128", sizes),
+              HasSubstr("the swizzle \"2 * COLS\" is 256 bytes; it is 0, 32, 64 or 128"));
+  EXPECT_THAT(why_not(json, "ROWS=8-COLS=64", sizes, kernels::ElementType::kFloat32),
+              HasSubstr("the side of the box \"COLS\" is 256 bytes, more than its swizzle of 128, "
+                        "with COLS = 64"));
   EXPECT_EQ(why_not(with(json, {{"/arguments/2/2/swizzle", 0}}), "ROWS=8-COLS=64", sizes,
                     kernels::ElementType::kFloat32),
             "");
