@@ -32,8 +32,8 @@ DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit
  *
  * DORAJIT_INVALID_ARGUMENT also where the grid, the block, the cluster, the shared memory or a
  * tensor map of the default config is out of range for these sizes and this device, or its
- * constraint does not hold. DORAJIT_COMPILE_ERROR with the compiler's whole log, by the lines of the
- * description's source. */
+ * constraint does not hold. DORAJIT_COMPILE_ERROR with the compiler's whole log, by the lines of
+ * the description's source. */
 
 /* Writes the workspace size, in bytes, of a call of a kernel; 0 for a description without one.
  * tensors and scalars: as for dorajit_warmup. On failure *bytes is not modified. */
