@@ -1,4 +1,5 @@
-// The element types of integers, which only tensors of own kernels may have.
+// The element types that only tensors of own kernels may have: integers, and floating-point numbers
+// of 8 bits.
 //
 // They are values of ElementType, but not enumerators: element_type.h is compiled into the kernels
 // of the operation table, which never have such operands, and the hash of it is part of what their
@@ -25,6 +26,9 @@ inline constexpr ElementType kBool{10};
 inline constexpr ElementType kUint16{11};
 inline constexpr ElementType kUint32{12};
 inline constexpr ElementType kUint64{13};
+inline constexpr ElementType kFloat8E4m3{14};  // without infinities: float8_e4m3fn
+inline constexpr ElementType kFloat8E5m2{15};
+inline constexpr int kNumTypesOfOwnKernels = 16;  // all that a tensor of theirs may have
 
 struct IntegerType {
   ElementType type;
@@ -55,14 +59,23 @@ constexpr const IntegerType* as_integer(ElementType type) {
   return is_known ? &kIntegerTypes[static_cast<std::size_t>(number)] : nullptr;
 }
 
-// The bytes of an element of any type; size_in_bytes() does not know integers. A look-up, because
+constexpr bool is_float8(ElementType type) { return type == kFloat8E4m3 || type == kFloat8E5m2; }
+
+// Whether only tensors of own kernels have it.
+constexpr bool is_of_own_kernels(ElementType type) {
+  return as_integer(type) != nullptr || is_float8(type);
+}
+
+// The bytes of an element of any type; size_in_bytes() knows no such types. A look-up, because
 // each call computes several sizes.
 inline constexpr auto kElementSizes = [] {
-  std::array<std::int8_t, static_cast<int>(kUint64) + 1> sizes{};
+  std::array<std::int8_t, kNumTypesOfOwnKernels> sizes{};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto type = static_cast<ElementType>(i);
     const IntegerType* const integer = as_integer(type);
-    sizes[i] = static_cast<std::int8_t>(integer != nullptr ? integer->bytes : size_in_bytes(type));
+    sizes[i] = static_cast<std::int8_t>(integer != nullptr ? integer->bytes
+                                        : is_float8(type)  ? 1
+                                                           : size_in_bytes(type));
   }
   return sizes;
 }();

@@ -40,12 +40,18 @@ struct LaunchArguments : KernelArguments {
   }
 };
 
-// The parameters of a CUDA kernel that takes its arguments one by one. Not initialised.
+inline constexpr std::size_t kTensorMaps = 8;  // maximum of a kernel
+
+// The parameters of a CUDA kernel that takes its arguments one by one. Not initialised but for the
+// place of the tensor maps.
 struct KernelParameters {
-  static constexpr std::size_t kMax = kMaxOperands + kMaxCallScalars;
+  static constexpr std::size_t kMax =
+      kMaxOperands + kMaxCallScalars + kTensorMaps + 1;  // with a workspace
+  static constexpr std::size_t kTensorMapBytes = 128;
 
   std::array<std::uint64_t, kMax> values;  // of those that are converted
   std::array<void*, kMax> addresses;       // of the parameters, in their order
+  std::byte* tensor_maps = nullptr;        // where the device encodes them, one after the other
 };
 
 // A CPU runs programs in any order and in ranges, and numbers them with x fastest.
@@ -57,7 +63,13 @@ struct StageShape {
   int threads_y = 1;
   int threads_z = 1;
   int shared_bytes = 0;  // dynamic shared memory of a program on CUDA
+  // Programs of a cluster along each axis. All 1: what the kernel was compiled with, if anything.
+  int cluster_x = 1;
+  int cluster_y = 1;
+  int cluster_z = 1;
+  bool is_cooperative = false;  // programs wait for each other: the device must hold all at once
 
+  [[nodiscard]] bool has_cluster() const { return cluster_x * cluster_y * cluster_z > 1; }
   [[nodiscard]] long long programs() const { return grid_x * grid_y * grid_z; }
 };
 
@@ -70,19 +82,21 @@ struct LaunchShape {
   double work = 0;  // elements processed; a CPU derives the number of workers from it
 };
 
-inline constexpr std::size_t kTensorMaps = 5;  // maximum of a kernel
-
-// A matrix of which the tensor memory accelerator (TMA) of a GPU loads boxes to shared memory; the
-// device makes a tensor map from it. A row of a box has 128 bytes, stored with the 128-byte
-// swizzle; elements outside the matrix are zero.
+// A tensor of which the tensor memory accelerator (TMA) of a GPU loads boxes to shared memory; the
+// device makes a tensor map from it. Elements outside the tensor are zero.
 struct TensorBox {
-  // Of the matrix, aligned to 16 bytes. Null: the kernel does not read the map.
+  static constexpr int kMaxRank = 5;
+
+  // Of the tensor, aligned to 16 bytes. Null: the kernel does not read the map.
   void* data = nullptr;
   ElementType type = ElementType::kAbsent;
-  long long rows = 0;
-  long long columns = 0;
-  long long row_bytes = 0;  // from one row of the matrix to the next; a multiple of 16
-  int box_rows = 0;
+  int rank = 0;
+  // The contiguous dimension first.
+  std::array<long long, kMaxRank> sizes{};
+  // From one element along the next dimension to the next, in bytes: multiples of 16.
+  std::array<long long, kMaxRank - 1> strides{};
+  std::array<int, kMaxRank> box{};  // elements along each dimension
+  int swizzle_bytes = 0;            // 0, 32, 64 or 128
 };
 
 // The boxes of a kernel's tensor maps, in the order of the parameter that follows its arguments.

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/float8.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
 
@@ -89,6 +90,7 @@ bool Variant::has_sum() const {
 }
 
 std::string_view name(ElementType type) {
+  if (const auto* const float8 = as_float8(type)) return float8->text;
   const IntegerType* const integer = as_integer(type);
   return integer != nullptr ? integer->text : kTypeNames[static_cast<std::size_t>(type)];
 }
@@ -96,6 +98,8 @@ std::string_view name(ElementType type) {
 std::optional<ElementType> parse_element_type(std::string_view text) {
   const auto* const integer = std::ranges::find(kIntegerTypes, text, &IntegerType::text);
   if (integer != std::end(kIntegerTypes)) return integer->type;
+  const auto* const float8 = std::ranges::find(kFloat8Types, text, &Float8Type::text);
+  if (float8 != std::end(kFloat8Types)) return float8->type;
   const auto* found = std::ranges::find(kTypeNames, text);
   if (found == std::end(kTypeNames)) return std::nullopt;
   return static_cast<ElementType>(found - std::begin(kTypeNames));
@@ -132,7 +136,7 @@ std::optional<Variant> parse_variant(std::string_view text) {
     if (end == std::string_view::npos) return std::nullopt;
     const auto type = parse_element_type(types.substr(0, end));
     if (!type) return std::nullopt;
-    if (as_integer(*type) != nullptr && !variant.operation->mixes_all_types) return std::nullopt;
+    if (is_of_own_kernels(*type) && !variant.operation->mixes_all_types) return std::nullopt;
     variant.types[i] = *type;
     types.remove_prefix(std::min(end + 1, types.size()));
   }
@@ -160,7 +164,7 @@ bool is_supported(const Variant& variant) {
   const auto types = variant.operand_types();
   const auto doubles = std::ranges::count(types, ElementType::kFloat64);
   const bool is_mix_of_floats =
-      (doubles == 0 || doubles == present) && std::ranges::none_of(types, as_integer);
+      (doubles == 0 || doubles == present) && std::ranges::none_of(types, is_of_own_kernels);
   return writes && (op.mixes_all_types || is_mix_of_floats) &&
          (op.why_unsupported == nullptr || op.why_unsupported(variant).empty());
 }

@@ -65,9 +65,10 @@ struct Template {
   // operand that is read; 0: there is no such value for those sizes. Null: no operand has integers.
   std::int64_t (*value_limit)(const Variant& variant, std::size_t operand,
                               const Sizes& sizes) = nullptr;
-  // The tensor maps that its CUDA kernels take after the arguments. Null: none.
+  // The tensor maps that its CUDA kernels take, after the arguments or where put_parameters() puts
+  // them. Null: none.
   TensorBoxes (*tensor_boxes)(const Variant& variant, const Config& config,
-                              const KernelArguments& arguments) = nullptr;
+                              const LaunchArguments& arguments, int processors) = nullptr;
   // Null: every config fits all sizes equally well.
   double (*misfit)(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                    const Config& config) = nullptr;

@@ -7,6 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
+
+#include "own_kernels/json_fields.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -16,25 +19,32 @@ using kernels::ElementType;
 using Kind = Argument::Kind;
 
 // Besides integers.
-constexpr std::pair<std::string_view, ElementType> kTypes[] = {{"float32", ElementType::kFloat32},
-                                                               {"bfloat16", ElementType::kBfloat16},
-                                                               {"float16", ElementType::kFloat16},
-                                                               {"float64", ElementType::kFloat64}};
-constexpr std::pair<std::string_view, ElementType> kNativeHalves[] = {
-    {"__half", ElementType::kFloat16}, {"__nv_bfloat16", ElementType::kBfloat16}};
+constexpr std::pair<std::string_view, ElementType> kTypes[] = {
+    {"float32", ElementType::kFloat32},      {"bfloat16", ElementType::kBfloat16},
+    {"float16", ElementType::kFloat16},      {"float64", ElementType::kFloat64},
+    {"float8_e4m3fn", kernels::kFloat8E4m3}, {"float8_e5m2", kernels::kFloat8E5m2}};
+constexpr std::pair<std::string_view, ElementType> kNativeTypes[] = {
+    {"__half", ElementType::kFloat16},
+    {"__nv_bfloat16", ElementType::kBfloat16},
+    {"__nv_fp8_e4m3", kernels::kFloat8E4m3},
+    {"__nv_fp8_e5m2", kernels::kFloat8E5m2}};
 constexpr std::pair<std::string_view, Kind> kKinds[] = {{"in", Kind::kIn},
                                                         {"out", Kind::kOut},
                                                         {"inout", Kind::kInOut},
-                                                        {"workspace", Kind::kWorkspace}};
+                                                        {"workspace", Kind::kWorkspace},
+                                                        {"tensor_map", Kind::kTensorMap}};
 
 std::unexpected<Error> refuse(std::string_view what) { return refuse_field("arguments", what); }
 
-// "T[n, m]"
+// "T[n, m]", or "T[n, m]?"
 Status read_tensor(Argument& argument, std::string_view text) {
+  const std::string_view whole = text;
+  argument.is_optional = argument.is_tensor() && text.ends_with('?');
+  if (argument.is_optional) text = trimmed(text.substr(0, text.size() - 1));
   const std::size_t open = text.find('[');
   if (open == std::string_view::npos || !text.ends_with(']')) {
     return refuse(
-        std::format("has `{}` of \"{}\"; write a tensor as \"T[n, m]\"", argument.name, text));
+        std::format("has `{}` of \"{}\"; write a tensor as \"T[n, m]\"", argument.name, whole));
   }
   argument.type = trimmed(text.substr(0, open));
   std::string_view rest = text.substr(open + 1, text.size() - open - 2);
@@ -79,6 +89,32 @@ Status read_scalar(Argument& argument, const Json& json) {
                   argument.name, *argument.tuned, argument.type, least, most));
 }
 
+// {"of": "a", "box": ["ROWS", 64], "swizzle": 128}
+Status read_tensor_map(Argument& argument, const Json& json) {
+  for (const auto& [field, value] : json.items()) {
+    if (field == "of" || field == "box" || field == "swizzle") continue;
+    return refuse(std::format("has the field \"{}\" in `{}`; a tensor map has of, box and swizzle",
+                              field.substr(0, 100), argument.name));
+  }
+  const auto of = json.find("of");
+  const auto box = json.find("box");
+  if (of == json.end() || !of->is_string() || box == json.end() || !box->is_array()) {
+    return refuse(std::format(
+        "has `{}`, a tensor map, without its tensor or box; give {{\"of\": \"x\", \"box\": [...]}}",
+        argument.name));
+  }
+  argument.tensor = of->get<std::string>();
+  for (const Json& side : *box) {
+    DORAJIT_ASSIGN(std::string text, expression_of(side, "arguments"));
+    argument.shape.push_back(std::move(text));
+  }
+  argument.swizzle = "0";
+  if (const auto swizzle = json.find("swizzle"); swizzle != json.end()) {
+    DORAJIT_ASSIGN(argument.swizzle, expression_of(*swizzle, "arguments"));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::unexpected<Error> refuse_field(std::string_view field, std::string_view what) {
@@ -92,8 +128,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-bool is_native_half(std::string_view type) {
-  return std::ranges::contains(kNativeHalves, type,
+bool is_native_type(std::string_view type) {
+  return std::ranges::contains(kNativeTypes, type,
                                &std::pair<std::string_view, ElementType>::first);
 }
 
@@ -117,10 +153,10 @@ std::optional<std::int64_t> constant_of(std::string_view dimension) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-std::string_view type_name(ElementType type, bool is_native_half) {
+std::string_view type_name(ElementType type, bool is_native_type) {
   const auto* const native =
-      std::ranges::find(kNativeHalves, type, &std::pair<std::string_view, ElementType>::second);
-  if (is_native_half && native != std::end(kNativeHalves)) return native->first;
+      std::ranges::find(kNativeTypes, type, &std::pair<std::string_view, ElementType>::second);
+  if (is_native_type && native != std::end(kNativeTypes)) return native->first;
   if (const auto* const integer = kernels::as_integer(type)) return integer->name;
   for (const auto& [name, known] : kTypes) {
     if (known == type) return name;
@@ -132,7 +168,7 @@ std::optional<ElementType> parse_type_name(std::string_view name) {
   for (const auto& [known, type] : kTypes) {
     if (known == name) return type;
   }
-  for (const auto& [known, type] : kNativeHalves) {
+  for (const auto& [known, type] : kNativeTypes) {
     if (known == name) return type;
   }
   for (const kernels::IntegerType& integer : kernels::kIntegerTypes) {
@@ -146,36 +182,48 @@ std::string type_names() {
   const auto add = [&](std::string_view name) {
     names += std::format("{}{}", names.empty() ? "" : ", ", name);
   };
-  for (const auto& [name, type] : kTypes) add(name);
+  for (const auto& [name, type] : kTypes) {
+    if (!kernels::is_float8(type)) add(name);
+  }
   for (const kernels::IntegerType& integer : kernels::kIntegerTypes) add(integer.name);
+  for (const auto& [name, type] : kTypes) {
+    if (kernels::is_float8(type)) add(name);
+  }
   return names;
 }
 
 Result<Argument> read_argument(const Json& json) {
-  const bool is_entry =
-      json.is_array() && json.size() >= 2 && json.size() <= 3 && json[0].is_string() &&
-      json[1].is_string() &&
-      (json.size() == 2 || json[2].is_string() || json[2].is_number() || json[2].is_boolean());
+  const bool is_entry = json.is_array() && json.size() >= 2 && json.size() <= 3 &&
+                        json[0].is_string() && json[1].is_string() &&
+                        (json.size() == 2 || json[2].is_string() || json[2].is_number() ||
+                         json[2].is_boolean() || json[2].is_object());
   if (!is_entry) {
     return refuse(
         "has an entry that is not [name, \"in\", \"out\", \"inout\" or \"workspace\", "
-        "\"T[n]\"], [name, type of a scalar] or [name, type, value for tuning]");
+        "\"T[n]\"], [name, type of a scalar], [name, type, value for tuning] or [name, "
+        "\"tensor_map\", {\"of\": tensor, \"box\": [...]}]");
   }
   Argument argument{.name = json[0].get<std::string>(), .kind = Kind::kIn};
   const std::string kind = json[1].get<std::string>();
+  const bool has_fields = json.size() == 3 && json[2].is_object();
   if (is_scalar_type(kind)) {
+    if (has_fields) return refuse(std::format("has `{}`, a scalar, with fields", argument.name));
     DORAJIT_TRY(read_scalar(argument, json));
     return argument;
   }
   const auto* const found =
       std::ranges::find(kKinds, kind, &std::pair<std::string_view, Kind>::first);
   if (found == std::end(kKinds)) {
-    return refuse(
-        std::format("has `{}` of kind \"{}\"; there are in, out, inout and workspace, and "
-                    "float32, float64, bool and integers (int32, uint8, ...) for scalars",
-                    argument.name, kind));
+    return refuse(std::format(
+        "has `{}` of kind \"{}\"; there are in, out, inout, workspace and "
+        "tensor_map, and float32, float64, bool and integers (int32, uint8, ...) for scalars",
+        argument.name, kind));
   }
   argument.kind = found->second;
+  if (argument.is_tensor_map()) {
+    DORAJIT_TRY(read_tensor_map(argument, has_fields ? json[2] : Json::object()));
+    return argument;
+  }
   if (json.size() != 3 || !json[2].is_string()) {
     return refuse(
         std::format("has `{}`, a tensor, without its shape; add \"T[n]\"", argument.name));
@@ -188,12 +236,17 @@ Json to_json(const Argument& argument) {
   const auto* const kind =
       std::ranges::find(kKinds, argument.kind, &std::pair<std::string_view, Kind>::second);
   Json entry = {argument.name, argument.is_scalar() ? argument.type : kind->first};
+  if (argument.is_tensor_map()) {
+    entry.push_back(
+        {{"of", argument.tensor}, {"box", argument.shape}, {"swizzle", argument.swizzle}});
+    return entry;
+  }
   if (!argument.is_scalar()) {
     std::string shape;
     for (const std::string& dimension : argument.shape) {
       shape += std::format("{}{}", shape.empty() ? "" : ", ", dimension);
     }
-    entry.push_back(std::format("{}[{}]", argument.type, shape));
+    entry.push_back(std::format("{}[{}]{}", argument.type, shape, argument.is_optional ? "?" : ""));
   } else if (argument.tuned) {
     entry.push_back(*argument.tuned);
   }

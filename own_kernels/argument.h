@@ -15,21 +15,27 @@
 namespace dorajit::own_kernels {
 
 struct Argument {
-  enum class Kind { kIn, kOut, kInOut, kScalar, kWorkspace };
+  enum class Kind { kIn, kOut, kInOut, kScalar, kWorkspace, kTensorMap };
 
   std::string name;
   Kind kind;
   // Of a tensor's elements, "float32" or one of `types`; of a scalar.
   std::string type{};
   // Of a tensor: the names of its dimensions, and numbers. Of a workspace: the number of its
-  // elements, as an expression.
+  // elements, as an expression. Of a tensor map: the sides of its box, as expressions.
   std::vector<std::string> shape{};
+  std::string tensor{};      // of a tensor map
+  std::string swizzle{};     // of a tensor map, in bytes, as an expression
+  bool is_optional = false;  // a tensor that calls may leave out
   // A scalar's value while configs are tuned. An integer that has one is in no key.
   std::optional<double> tuned{};
 
-  [[nodiscard]] bool is_tensor() const { return !is_scalar() && !is_workspace(); }
+  [[nodiscard]] bool is_tensor() const {
+    return kind == Kind::kIn || kind == Kind::kOut || kind == Kind::kInOut;
+  }
   [[nodiscard]] bool is_scalar() const { return kind == Kind::kScalar; }
   [[nodiscard]] bool is_workspace() const { return kind == Kind::kWorkspace; }
+  [[nodiscard]] bool is_tensor_map() const { return kind == Kind::kTensorMap; }
   // The type of a scalar that is an integer, else null.
   [[nodiscard]] const kernels::IntegerType* integer() const;
   // Whether it is an integer that configs may depend on.
@@ -42,11 +48,11 @@ std::pair<double, double> range_of(const kernels::IntegerType& type);
 // The number that a dimension always has; nothing for a name.
 std::optional<std::int64_t> constant_of(std::string_view dimension);
 
-// "float32" and so on, as frameworks call them, or as CUDA C++ calls the 16-bit ones.
-std::string_view type_name(kernels::ElementType type, bool is_native_half = false);
+// "float32" and so on, as frameworks call them, or as headers of CUDA call those of 8 and 16 bits.
+std::string_view type_name(kernels::ElementType type, bool is_native_type = false);
 // Of all these names.
 std::optional<kernels::ElementType> parse_type_name(std::string_view name);
-bool is_native_half(std::string_view name);  // "__half", "__nv_bfloat16"
+bool is_native_type(std::string_view name);  // "__half", ...
 std::string type_names();                    // "float32, bfloat16, ..."
 
 // An entry of "arguments"; kInvalidArgument.

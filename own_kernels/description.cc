@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "own_kernels/json_fields.h"
 #include "runtime/base/json_text.h"
 
 namespace dorajit::own_kernels {
@@ -16,54 +17,10 @@ using Json = nlohmann::ordered_json;
 using kernels::ElementType;
 
 constexpr std::string_view kFields[] = {
-    "name",  "source",     "file",    "entry",      "headers", "options",  "arguments",
-    "types", "parameters", "default", "constraint", "grid",    "block",    "shared_memory",
-    "key",   "tolerance",  "limits",  "ranges",     "include", "included", "launches"};
-
-// Of an entry of "launches", or of the description if it has one launch.
-constexpr std::string_view kLaunchFields[] = {"entry", "grid", "block", "shared_memory"};
-
-Result<std::string> text_of(const Json& json, std::string_view field) {
-  if (!json.is_string()) return refuse_field(field, "is no text");
-  return json.get<std::string>();
-}
-
-// Empty where the field is missing.
-Result<std::string> optional_text(const Json& json, std::string_view field) {
-  const auto found = json.find(field);
-  if (found == json.end() || found->is_null()) return std::string();
-  return text_of(*found, field);
-}
-
-Result<std::string> required_text(const Json& json, std::string_view field) {
-  DORAJIT_ASSIGN(std::string text, optional_text(json, field));
-  if (text.empty()) return refuse_field(field, "is missing or empty");
-  return text;
-}
-
-// A number or a text is an expression.
-Result<std::string> expression_of(const Json& json, std::string_view field) {
-  if (json.is_number_integer()) return json.dump();
-  if (json.is_string() && !json.get_ref<const std::string&>().empty()) {
-    return json.get<std::string>();
-  }
-  return refuse_field(field, "is no expression; give a text or an integer");
-}
-
-Result<std::array<std::string, 3>> expressions_of(const Json& json, std::string_view field) {
-  std::array<std::string, 3> expressions = {"1", "1", "1"};
-  const auto found = json.find(field);
-  if (found == json.end()) return refuse_field(field, "is missing");
-  if (!found->is_array()) {
-    DORAJIT_ASSIGN(expressions[0], expression_of(*found, field));
-    return expressions;
-  }
-  if (found->empty() || found->size() > 3) return refuse_field(field, "has not 1 to 3 expressions");
-  for (std::size_t i = 0; i < found->size(); ++i) {
-    DORAJIT_ASSIGN(expressions[i], expression_of((*found)[i], field));
-  }
-  return expressions;
-}
+    "name",      "source",        "file",       "entry",     "headers",    "options",
+    "arguments", "types",         "parameters", "default",   "constraint", "grid",
+    "block",     "shared_memory", "key",        "tolerance", "limits",     "ranges",
+    "include",   "included",      "launches",   "cluster",   "cooperative"};
 
 Result<TypeChoice> type_choice(const std::string& name, const Json& json) {
   TypeChoice choice{.name = name, .types = {}};
@@ -167,52 +124,6 @@ Status read_sources(Description& description, const Json& json) {
   return {};
 }
 
-Result<Launch> launch_of(const Json& json) {
-  Launch launch{.entry = {}, .grid = {}, .block = {}, .shared_memory = "0"};
-  DORAJIT_ASSIGN(launch.entry, required_text(json, "entry"));
-  DORAJIT_ASSIGN(launch.grid, expressions_of(json, "grid"));
-  DORAJIT_ASSIGN(launch.block, expressions_of(json, "block"));
-  if (const auto shared = json.find("shared_memory"); shared != json.end()) {
-    DORAJIT_ASSIGN(launch.shared_memory, expression_of(*shared, "shared_memory"));
-  }
-  return launch;
-}
-
-Status read_launches(Description& description, const Json& json) {
-  const auto launches = json.find("launches");
-  if (launches == json.end() || launches->is_null()) {
-    DORAJIT_ASSIGN(Launch launch, launch_of(json));
-    description.launches.push_back(std::move(launch));
-    return {};
-  }
-  if (!launches->is_array() || launches->empty() || launches->size() > Description::kMaxLaunches) {
-    return refuse_field("launches",
-                        std::format("is no list of 1 to {} objects", Description::kMaxLaunches));
-  }
-  for (const std::string_view field : kLaunchFields) {
-    if (!json.contains(field)) continue;
-    return refuse_field(field, "stands beside \"launches\"; give it for each launch there");
-  }
-  for (const Json& one : *launches) {
-    if (!one.is_object()) return refuse_field("launches", "has what is no object");
-    for (const auto& [field, value] : one.items()) {
-      if (std::ranges::contains(kLaunchFields, field)) continue;
-      return refuse_field("launches", std::format("has the field \"{}\"; there are entry, grid, "
-                                                  "block and shared_memory",
-                                                  field.substr(0, 100)));
-    }
-    DORAJIT_ASSIGN(Launch launch, launch_of(one));
-    description.launches.push_back(std::move(launch));
-  }
-  return {};
-}
-
-void write_launch(Json& json, const Launch& launch) {
-  json["grid"] = launch.grid;
-  json["block"] = launch.block;
-  json["shared_memory"] = launch.shared_memory;
-}
-
 Status read_key(Description& description, const Json& json) {
   const auto key = json.find("key");
   if (key == json.end() || key->is_null()) return {};
@@ -289,12 +200,12 @@ Status read_lists(Description& description, const Json& json) {
 }
 
 // Among the choices of types, which were read before.
-bool has_native_halves(const Json& json) {
+bool has_native_types(const Json& json) {
   const auto types = json.find("types");
   if (types == json.end()) return false;
   return std::ranges::any_of(*types, [](const Json& choices) {
     return std::ranges::any_of(choices, [](const Json& type) {
-      return is_native_half(type.get_ref<const std::string&>());
+      return is_native_type(type.get_ref<const std::string&>());
     });
   });
 }
@@ -325,12 +236,12 @@ Result<Description> parse_description(std::string_view text) {
   Description description;
   DORAJIT_ASSIGN(description.name, required_text(json, "name"));
   DORAJIT_TRY(read_sources(description, json));
-  DORAJIT_TRY(read_launches(description, json));
+  DORAJIT_ASSIGN(description.launches, read_launches(json));
   DORAJIT_TRY(read_lists(description, json));
-  description.has_native_halves =
+  description.has_native_types =
       std::ranges::any_of(description.arguments,
-                          [](const Argument& argument) { return is_native_half(argument.type); }) ||
-      has_native_halves(json);
+                          [](const Argument& argument) { return is_native_type(argument.type); }) ||
+      has_native_types(json);
   DORAJIT_TRY(read_parameters(description, json));
   DORAJIT_ASSIGN(description.constraint, optional_text(json, "constraint"));
   DORAJIT_TRY(read_key(description, json));
@@ -358,7 +269,7 @@ std::string to_json(const Description& description) {
   for (const auto& [name, types] : description.types) {
     Json& names = json["types"][name] = Json::array();
     for (const ElementType type : types) {
-      names.push_back(type_name(type, description.has_native_halves));
+      names.push_back(type_name(type, description.has_native_types));
     }
   }
   json["parameters"] = json["default"] = Json::object();

@@ -49,6 +49,8 @@ struct Launch {
   std::array<std::string, 3> grid;
   std::array<std::string, 3> block;
   std::string shared_memory;
+  std::optional<std::array<std::string, 3>> cluster{};
+  bool is_cooperative = false;
 };
 
 struct Description {
@@ -63,7 +65,7 @@ struct Description {
   // takes their place in to_json(), there without its texts.
   std::vector<std::string> include;
   std::vector<IncludedFile> included;
-  bool has_native_halves = false;  // 16-bit types are CUDA's, __half and __nv_bfloat16
+  bool has_native_types = false;  // floats of 8 and 16 bits are CUDA's: __half, ...
   std::vector<std::string> options;
   std::vector<Launch> launches;  // at least one
   std::vector<Argument> arguments;

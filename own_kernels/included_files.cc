@@ -220,20 +220,23 @@ class Reader {
 
 }  // namespace
 
+bool has_type(const Description& description, kernels::ElementType type) {
+  return std::ranges::any_of(
+             description.types,
+             [&](const TypeChoice& choice) { return std::ranges::contains(choice.types, type); }) ||
+         std::ranges::any_of(description.arguments, [&](const Argument& argument) {
+           const bool has_elements = argument.is_tensor() || argument.is_workspace();
+           return has_elements && parse_type_name(argument.type) == type;
+         });
+}
+
 std::vector<std::string_view> headers_of_types(const Description& description) {
-  if (!description.has_native_halves) return {};
-  const auto has = [&](kernels::ElementType type) {
-    return std::ranges::any_of(description.types,
-                               [&](const TypeChoice& choice) {
-                                 return std::ranges::contains(choice.types, type);
-                               }) ||
-           std::ranges::any_of(description.arguments, [&](const Argument& argument) {
-             return argument.is_tensor() && parse_type_name(argument.type) == type;
-           });
-  };
+  if (!description.has_native_types) return {};
+  const auto has = [&](kernels::ElementType type) { return has_type(description, type); };
   std::vector<std::string_view> headers;
   if (has(kernels::ElementType::kFloat16)) headers.emplace_back("cuda_fp16.h");
   if (has(kernels::ElementType::kBfloat16)) headers.emplace_back("cuda_bf16.h");
+  if (has(kernels::kFloat8E4m3) || has(kernels::kFloat8E5m2)) headers.emplace_back("cuda_fp8.h");
   return headers;
 }
 

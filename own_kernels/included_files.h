@@ -12,6 +12,9 @@
 
 namespace dorajit::own_kernels {
 
+// Whether tensors may have elements of that type.
+bool has_type(const Description& description, kernels::ElementType type);
+
 // The toolkit's headers that a description's element types need: "cuda_fp16.h".
 std::vector<std::string_view> headers_of_types(const Description& description);
 

@@ -1,5 +1,6 @@
 #include "own_kernels/kernel.h"
 
+#include <array>
 #include <bit>
 #include <memory>
 #include <utility>
@@ -16,10 +17,14 @@ const kernels::Template& select(const kernels::Variant&) { return own_template; 
 // By operand: its type is served, and the same as that of others of its name.
 std::string_view why_unsupported(const kernels::Variant& variant) {
   const OwnOperation& own = OwnOperation::of(variant);
+  std::array<kernels::ElementType, kernels::kMaxOperands> common;  // by the first of a name
+  common.fill(kernels::ElementType::kAbsent);
   for (std::size_t i = 0; i < own.served_types.size(); ++i) {
+    if (!variant.has(i)) continue;  // it is optional
     const auto [types, same_as] = own.served_types[i];
+    if (common[same_as] == kernels::ElementType::kAbsent) common[same_as] = variant.types[i];
     const bool is_served = (types >> static_cast<unsigned>(variant.types[i]) & 1U) != 0;
-    if (!is_served || variant.types[i] != variant.types[same_as]) return own.refusals[i];
+    if (!is_served || variant.types[i] != common[same_as]) return own.refusals[i];
   }
   return {};
 }

@@ -35,7 +35,8 @@ class OperationBuilder {
     DORAJIT_TRY(read_key());
     DORAJIT_TRY(make_operands());
     DORAJIT_TRY(read_value_limits(*own_));
-    DORAJIT_TRY(parse_expressions());
+    DORAJIT_TRY(read_expressions(*own_));
+    DORAJIT_TRY(read_tensor_maps(*own_));
     DORAJIT_TRY(list_space(*own_));
     finish();
     return std::move(own_);
@@ -103,7 +104,7 @@ class OperationBuilder {
     own_->names.reserve(kernels::kMaxSizes + Config::kMaxTunables + 1);
     int scalar = 0;
     for (const Argument& argument : description().arguments) {
-      if (argument.is_workspace()) continue;
+      if (argument.is_workspace() || argument.is_tensor_map()) continue;
       if (argument.is_tensor()) {
         for (const std::string& dimension : argument.shape) {
           DORAJIT_TRY(add_dimension(argument, dimension));
@@ -191,8 +192,12 @@ class OperationBuilder {
     }
     own_->leading.reserve(tensors.size());
     own_->shape_texts.reserve(tensors.size());
-    for (const Argument* tensor : tensors) DORAJIT_TRY(make_operand(*tensor));
+    for (const Argument* tensor : tensors) {
+      DORAJIT_TRY(check_presence(*tensor, tensors));
+      DORAJIT_TRY(make_operand(*tensor));
+    }
     std::size_t operand = 0;
+    std::size_t tensor_map = 0;
     for (const Argument& argument : description().arguments) {
       using From = OwnOperation::Source::Kind;
       if (argument.is_tensor()) {
@@ -200,8 +205,12 @@ class OperationBuilder {
         continue;
       }
       if (argument.is_workspace()) {
-        DORAJIT_TRY(read_workspace(argument));
+        DORAJIT_TRY(read_workspace(*own_, argument));
         own_->sources_of_parameters.push_back({.kind = From::kWorkspace, .index = 0});
+        continue;
+      }
+      if (argument.is_tensor_map()) {
+        own_->sources_of_parameters.push_back({.kind = From::kTensorMap, .index = tensor_map++});
         continue;
       }
       const kernels::IntegerType* const integer = argument.integer();
@@ -229,24 +238,27 @@ class OperationBuilder {
     return {};
   }
 
-  Status read_workspace(const Argument& argument) {
-    if (own_->elements_of_workspace) {
-      return refuse_description(
-          std::format("`{}` is a second workspace; take a part of the first one", argument.name));
+  // Whether a call without the tensor has a device and all sizes.
+  Status check_presence(const Argument& tensor, const std::vector<const Argument*>& tensors) {
+    if (!tensor.is_optional) return {};
+    if (&tensor == tensors.front()) {
+      return refuse_description(std::format(
+          "`{}` is optional; the first tensor says where a call runs, so put another one first",
+          tensor.name));
     }
-    if (!parse_type_name(argument.type)) {
+    for (const std::string& dimension : tensor.shape) {
+      const bool is_known =
+          constant_of(dimension) ||
+          std::ranges::contains(scalars_of_, dimension, &std::pair<std::string, int>::first) ||
+          std::ranges::any_of(tensors, [&](const Argument* other) {
+            return !other->is_optional && std::ranges::contains(other->shape, dimension);
+          });
+      if (is_known) continue;
       return refuse_description(
-          std::format("the workspace `{}` has elements of \"{}\", which is none of {}",
-                      argument.name, argument.type.substr(0, 100), type_names()));
+          std::format("the dimension `{}` is that of `{}` alone, which a call may leave out; give "
+                      "it as an integer, too",
+                      dimension, tensor.name));
     }
-    auto elements = Expression::parse(argument.shape.front(), own_->names);
-    if (!elements) {
-      return refuse_description(
-          std::format("the workspace `{}`: {}", argument.name, elements.error().message));
-    }
-    own_->elements_of_workspace = *std::move(elements);
-    own_->bytes_of_workspace_element =
-        static_cast<std::int64_t>(kernels::size_in_bytes(*parse_type_name(argument.type)));
     return {};
   }
 
@@ -281,6 +293,8 @@ class OperationBuilder {
                                             .inner = inner,
                                             .leading = dimensions,
                                             .is_exact = true},
+                                  .presence = tensor.is_optional ? kernels::Presence::kOptional
+                                                                 : kernels::Presence::kRequired,
                                   .samples = kernels::Samples::kAroundZero,
                                   .limits_vectors = false,
                                   .is_read = tensor.kind == Argument::Kind::kInOut,
@@ -310,50 +324,16 @@ class OperationBuilder {
     return text + ", the same for every argument of it";
   }
 
-  Status parse_expressions() {
-    const auto parse = [&](std::string_view field, const std::string& text,
-                           Expression& parsed) -> Status {
-      auto expression = Expression::parse(text, own_->names);
-      if (!expression)
-        return refuse_description(std::format("\"{}\": {}", field, expression.error().message));
-      parsed = *std::move(expression);
-      return {};
-    };
-    for (const Parameter& parameter : description().parameters) {
-      auto& standard = own_->standards_of_sizes.emplace_back();
-      if (parameter.standard_of_sizes.empty()) continue;
-      DORAJIT_TRY(parse("default", parameter.standard_of_sizes, standard.emplace()));
-    }
-    for (const Parameter& parameter : description().parameters) {
-      own_->names.push_back(parameter.name);
-    }
-    own_->names.emplace_back(kProcessors);
-    for (const Launch& launch : description().launches) {
-      OwnOperation::Stage& stage = own_->stages.emplace_back();
-      for (std::size_t i = 0; i < 3; ++i) {
-        DORAJIT_TRY(parse("grid", launch.grid[i], stage.grid[i]));
-        DORAJIT_TRY(parse("block", launch.block[i], stage.block[i]));
-      }
-      DORAJIT_TRY(parse("shared_memory", launch.shared_memory, stage.shared_memory));
-    }
-    if (description().constraint.empty()) return {};
-    own_->constraint.emplace();
-    DORAJIT_TRY(parse("constraint", description().constraint, *own_->constraint));
-    for (std::size_t i = 0; i < own_->all_dimensions.size(); ++i) {
-      kernels::Dimension& dimension = own_->all_dimensions[i];
-      dimension.limits_class =
-          dimension.keying == kernels::Keying::kBucketed && own_->constraint->reads(i);
-    }
-    return {};
-  }
-
   void finish() {
     OwnOperation& own = *own_;
     own.json = to_json(own.given);
-    own.hash = Hasher("own kernel/1")
-                   .add("description", own.json)
-                   .add("types", kernels::find_embedded("cuda/own_types.cuh")->sha256)
-                   .digest();
+    Hasher hasher("own kernel/1");
+    hasher.add("description", own.json)
+        .add("types", kernels::find_embedded("cuda/own_types.cuh")->sha256);
+    if (has_float8(own.given)) {
+      hasher.add("float8", kernels::find_embedded(kEmbeddedFloat8)->sha256);
+    }
+    own.hash = hasher.digest();
     constexpr std::size_t kVersionDigits = 12;
     own.name = own.given.name;
     own.scalars = own.all_scalars;

@@ -24,7 +24,7 @@ inline constexpr std::string_view kProcessors = "multiprocessors";
 struct OwnOperation : kernels::Operation {
   // Where a parameter of the CUDA kernel comes from.
   struct Source {
-    enum class Kind { kOperand, kSize, kScalar, kWorkspace } kind;
+    enum class Kind { kOperand, kSize, kScalar, kWorkspace, kTensorMap } kind;
     std::size_t index;            // of that kind
     kernels::ElementType type{};  // of the parameter that is no operand
   };
@@ -32,6 +32,15 @@ struct OwnOperation : kernels::Operation {
     std::array<Expression, 3> grid;
     std::array<Expression, 3> block;
     Expression shared_memory;
+    std::optional<std::array<Expression, 3>> cluster{};
+    bool is_cooperative = false;
+  };
+
+  struct TensorMap {
+    std::string name;
+    std::size_t operand;
+    std::vector<Expression> box{};  // by dimension of the tensor
+    Expression swizzle{};
   };
 
   Description given;
@@ -42,7 +51,8 @@ struct OwnOperation : kernels::Operation {
   // Of expressions: those of the sizes, then those of the parameters, then kProcessors.
   std::vector<std::string> names;
   std::optional<Expression> constraint;
-  std::vector<Stage> stages;                        // a launch each
+  std::vector<Stage> stages;  // a launch each
+  std::vector<TensorMap> tensor_maps;
   std::optional<Expression> elements_of_workspace;  // over the sizes
   std::int64_t bytes_of_workspace_element = 0;
 
@@ -80,12 +90,32 @@ extern const kernels::Template own_template;
 // Of one config; see kernels::Template.
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config);
 
+// Whether sources are compiled with kEmbeddedFloat8, which the hash of the kernel then covers.
+bool has_float8(const Description& description);
+inline constexpr std::string_view kEmbeddedFloat8 = "cuda/own_float8.cuh";
+
 // Lists the configs of the description's parameters; kInvalidArgument.
 Status list_space(OwnOperation& own);
 
 // Reads the description's limits, when the operation has its operands and its sizes' names, but not
 // yet those of its parameters; kInvalidArgument.
 Status read_value_limits(OwnOperation& own);
+
+// Reads the expressions of defaults, launches and the constraint, when the operation has its sizes'
+// names, and completes the names; kInvalidArgument.
+Status read_expressions(OwnOperation& own);
+
+// Reads a workspace, when the operation has its sizes' names, but not yet those of its parameters;
+// kInvalidArgument.
+Status read_workspace(OwnOperation& own, const Argument& argument);
+
+// Reads the description's tensor maps, when the operation has its operands and all names;
+// kInvalidArgument.
+Status read_tensor_maps(OwnOperation& own);
+
+// See kernels::Template.
+kernels::TensorBoxes tensor_boxes(const kernels::Variant& variant, const kernels::Config& config,
+                                  const kernels::LaunchArguments& arguments, int processors);
 
 // See kernels::Template.
 std::int64_t value_limit(const kernels::Variant& variant, std::size_t operand,

@@ -18,6 +18,7 @@ using kernels::ElementType;
 
 constexpr std::string_view kTypesHeader = "dorajit/types.cuh";
 constexpr std::string_view kEmbeddedTypes = "cuda/own_types.cuh";
+constexpr std::string_view kFloat8Header = "dorajit/float8.cuh";
 
 constexpr std::string_view kArchitecture = "--gpu-architecture=";
 
@@ -113,8 +114,10 @@ std::string kernels_of(std::string_view source) {
 }
 
 std::string_view cuda_name(const OwnOperation& own, ElementType type) {
-  const bool is_native = own.given.has_native_halves;
+  const bool is_native = own.given.has_native_types;
   if (const auto* const integer = kernels::as_integer(type)) return integer->cuda;
+  if (type == kernels::kFloat8E4m3) return is_native ? "__nv_fp8_e4m3" : "dorajit::float8_e4m3fn";
+  if (type == kernels::kFloat8E5m2) return is_native ? "__nv_fp8_e5m2" : "dorajit::float8_e5m2";
   switch (type) {
     case ElementType::kBfloat16:
       return is_native ? "__nv_bfloat16" : "dorajit::bfloat16";
@@ -133,10 +136,12 @@ ElementType type_of(const OwnOperation& own, const kernels::Variant& variant,
   std::size_t operand = 0;
   for (const Argument& argument : own.given.arguments) {
     if (!argument.is_tensor()) continue;
-    if (argument.type == name) return variant.types[operand];
+    if (argument.type == name && variant.has(operand)) return variant.types[operand];
     ++operand;
   }
-  return ElementType::kFloat32;
+  // Only tensors that the call leaves out have it.
+  const auto choice = std::ranges::find(own.given.types, name, &TypeChoice::name);
+  return choice != own.given.types.end() ? choice->types.front() : ElementType::kFloat32;
 }
 
 // Whether a type is one of others. As of C++11, which --std= may ask for.
@@ -156,11 +161,15 @@ constexpr std::string_view kOneOf =
 std::vector<std::string> types_of_parameter(const OwnOperation& own,
                                             const kernels::Variant& variant,
                                             const Argument& argument) {
+  if (argument.is_tensor_map()) return {"CUtensorMap"};
   const ElementType element =
       parse_type_name(argument.type).value_or(type_of(own, variant, argument.type));
   std::vector<std::string_view> names = {cuda_name(own, element)};
   if (element == ElementType::kBfloat16) names.emplace_back("struct __nv_bfloat16");
   if (element == ElementType::kFloat16) names.emplace_back("struct __half");
+  if (element == kernels::kFloat8E4m3) names.emplace_back("struct __nv_fp8_e4m3");
+  if (element == kernels::kFloat8E5m2) names.emplace_back("struct __nv_fp8_e5m2");
+  if (kernels::is_float8(element)) names.emplace_back("unsigned char");
   if (names.front() == "long long") names.emplace_back("long");
   if (names.front() == "unsigned long long") names.emplace_back("unsigned long");
   if (names.front() == "signed char") names.emplace_back("char");
@@ -213,6 +222,17 @@ std::string comparison(const OwnOperation& own, const kernels::Variant& variant)
   return text;
 }
 
+// CUtensorMap, of cuda.h if the source has it.
+std::string declared_tensor_map(const Description& description) {
+  constexpr std::string_view kHeader = "cuda.h";
+  const bool has_header =
+      std::ranges::contains(description.included, kHeader, &IncludedFile::name) ||
+      std::ranges::contains(description.headers, kHeader, &kernels::SourceFile::name);
+  return has_header ? std::format("#include <{}>\n", kHeader)
+                    : "struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; };\n"
+                      "typedef struct CUtensorMap_st CUtensorMap;\n";
+}
+
 // The entry with the values and types that its template arguments name.
 std::string instantiated_entry(const OwnOperation& own, const kernels::Variant& variant,
                                const kernels::Config& config, std::string_view given) {
@@ -234,6 +254,11 @@ std::string instantiated_entry(const OwnOperation& own, const kernels::Variant& 
 
 }  // namespace
 
+bool has_float8(const Description& description) {
+  return !description.has_native_types && (has_type(description, kernels::kFloat8E4m3) ||
+                                           has_type(description, kernels::kFloat8E5m2));
+}
+
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config) {
   const OwnOperation& own = OwnOperation::of(variant);
   const Description& description = own.given;
@@ -243,9 +268,11 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
     arguments += arguments_of_entry(launch.entry);
   }
   std::string prelude = std::format("#include \"{}\"\n", kTypesHeader);
+  if (has_float8(description)) prelude += std::format("#include \"{}\"\n", kFloat8Header);
   for (const std::string_view header : headers_of_types(description)) {
     prelude += std::format("#include <{}>\n", header);
   }
+  if (!own.tensor_maps.empty()) prelude += declared_tensor_map(description);
   for (const TypeChoice& choice : description.types) {
     if (has_word(arguments, choice.name)) continue;
     prelude += std::format("using {} = {};\n", choice.name,
@@ -275,6 +302,10 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
       .entry = std::move(entries)};
   const kernels::EmbeddedFile* const types = kernels::find_embedded(kEmbeddedTypes);
   program.headers.push_back({std::string(kTypesHeader), std::string(types->text)});
+  if (has_float8(description)) {
+    const kernels::EmbeddedFile* const float8 = kernels::find_embedded(kEmbeddedFloat8);
+    program.headers.push_back({std::string(kFloat8Header), std::string(float8->text)});
+  }
   for (const IncludedFile& file : description.included) {
     program.headers.push_back({file.name, file.text});
   }

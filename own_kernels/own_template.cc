@@ -5,10 +5,12 @@
 #include <format>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "kernel_templates/config.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
-#include "own_kernels/own_operation.h"
+#include "own_kernels/launch_extents.h"
 
 namespace dorajit::own_kernels {
 namespace {
@@ -21,101 +23,7 @@ using kernels::Sizes;
 using kernels::SpaceTraits;
 using kernels::Variant;
 
-// What every GPU since compute capability 5.0 allows at most.
-constexpr std::int64_t kWidestGrid = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kTallestGrid = 65535;
-constexpr std::int64_t kMaxThreads = 1024;
-constexpr std::int64_t kMaxSharedBytes = std::int64_t{227} << 10;
 constexpr double kElementsToVerify = 1 << 20;
-
-using Values = std::array<std::int64_t, kernels::kMaxSizes + Config::kMaxTunables + 1>;
-
-Values values_of(const OwnOperation& own, const Sizes& sizes, const Config& config,
-                 int processors) {
-  Values values;
-  const std::size_t count = own.all_dimensions.size();
-  std::copy_n(sizes.begin(), count, values.begin());
-  std::size_t at = count;
-  for (const kernels::Tunable& tunable : config.tunables()) values[at++] = tunable.value;
-  values[own.names.size() - 1] = processors;
-  return values;
-}
-
-struct Extents {
-  std::array<std::int64_t, 3> grid;
-  std::array<std::int64_t, 3> block;
-  std::int64_t shared_bytes;
-};
-
-std::expected<Extents, Fault> extents_of(const OwnOperation::Stage& stage, const Values& values) {
-  Extents extents;
-  for (std::size_t i = 0; i < 3; ++i) {
-    const auto blocks = stage.grid[i].evaluate(values);
-    const auto threads = stage.block[i].evaluate(values);
-    if (!blocks) return std::unexpected(blocks.error());
-    if (!threads) return std::unexpected(threads.error());
-    extents.grid[i] = *blocks;
-    extents.block[i] = *threads;
-  }
-  const auto shared = stage.shared_memory.evaluate(values);
-  if (!shared) return std::unexpected(shared.error());
-  extents.shared_bytes = *shared;
-  return extents;
-}
-
-bool is_launchable(const Extents& extents) {
-  const auto& [grid, block, shared] = extents;
-  const auto is_within = [](std::int64_t value, std::int64_t most) {
-    return value >= 1 && value <= most;
-  };
-  return is_within(grid[0], kWidestGrid) && is_within(grid[1], kTallestGrid) &&
-         is_within(grid[2], kTallestGrid) && is_within(block[0], kMaxThreads) &&
-         is_within(block[1], kMaxThreads) && is_within(block[2], 64) &&
-         block[0] * block[1] * block[2] <= kMaxThreads && shared >= 0 && shared <= kMaxSharedBytes;
-}
-
-std::string describe_values(const OwnOperation& own, const Values& values,
-                            const Expression& expression) {
-  std::string text;
-  for (std::size_t i = 0; i < own.names.size(); ++i) {
-    if (!expression.reads(i)) continue;
-    text += std::format("{}{} = {}", text.empty() ? "" : ", ", own.names[i], values[i]);
-  }
-  return text;
-}
-
-bool is_launchable(const OwnOperation::Stage& stage, const Values& values) {
-  const auto extents = extents_of(stage, values);
-  return extents && is_launchable(*extents);
-}
-
-std::string why_not_launchable(const OwnOperation& own, const OwnOperation::Stage& stage,
-                               const Values& values) {
-  const auto explain = [&](std::string_view field, const Expression& expression,
-                           std::string_view what) {
-    return std::format("its {} \"{}\" {}, with {}", field, expression.text(), what,
-                       describe_values(own, values, expression));
-  };
-  constexpr std::string_view kAxes[] = {"x", "y", "z"};
-  const auto check = [&](std::string_view field, const Expression& expression, std::int64_t least,
-                         std::int64_t most) -> std::string {
-    const auto value = expression.evaluate(values);
-    if (!value) return explain(field, expression, name(value.error()));
-    if (*value >= least && *value <= most) return {};
-    return explain(field, expression, std::format("is {}; it is {} to {}", *value, least, most));
-  };
-  for (std::size_t i = 0; i < 3; ++i) {
-    std::string why = check(std::format("grid along {}", kAxes[i]), stage.grid[i], 1,
-                            i == 0 ? kWidestGrid : kTallestGrid);
-    if (why.empty()) {
-      why = check(std::format("block along {}", kAxes[i]), stage.block[i], 1,
-                  i == 2 ? 64 : kMaxThreads);
-    }
-    if (!why.empty()) return why;
-  }
-  std::string why = check("shared_memory", stage.shared_memory, 0, kMaxSharedBytes);
-  return why.empty() ? std::format("its block has more than {} threads", kMaxThreads) : why;
-}
 
 // Nothing for a number that no memory holds.
 std::optional<std::int64_t> elements_of_workspace(const OwnOperation& own, const Sizes& sizes) {
@@ -124,8 +32,9 @@ std::optional<std::int64_t> elements_of_workspace(const OwnOperation& own, const
   return elements && *elements > 0 && *elements <= kMost ? std::optional(*elements) : std::nullopt;
 }
 
-std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config& config,
-                       int processors) {
+std::string why_not_on(const Variant& variant, const Sizes& sizes, const Config& config,
+                       const SpaceTraits& traits) {
+  const OwnOperation& own = OwnOperation::of(variant);
   const std::size_t count = std::min(own.standards_of_sizes.size(), config.tunables().size());
   for (std::size_t i = 0; i < count; ++i) {
     const Parameter& parameter = own.given.parameters[i];
@@ -134,7 +43,7 @@ std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config
     return std::format("its {} is {}, which is none of its values; the default is \"{}\"",
                        parameter.name, value, parameter.standard_of_sizes);
   }
-  const Values values = values_of(own, sizes, config, processors);
+  const Values values = values_of(own, sizes, config, traits.processors);
   if (own.constraint) {
     const auto holds = own.constraint->evaluate(values);
     if (!holds || *holds == 0) {
@@ -149,9 +58,10 @@ std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config
                        describe_values(own, values, *own.elements_of_workspace));
   }
   for (const OwnOperation::Stage& stage : own.stages) {
-    if (!is_launchable(stage, values)) return why_not_launchable(own, stage, values);
+    std::string why = why_not_launchable(own, stage, values, traits);
+    if (!why.empty()) return why;
   }
-  return {};
+  return why_no_tensor_map(variant, sizes, values, traits);
 }
 
 Config choose_default(const Variant& variant, const SpaceTraits&, int) {
@@ -191,21 +101,10 @@ std::string why_invalid(const Variant& variant, const SpaceTraits&, const Config
 
 std::string why_not_fitting(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                             const Config& config) {
-  return why_not_on(OwnOperation::of(variant), sizes, config, traits.processors);
+  return why_not_on(variant, sizes, config, traits);
 }
 
 std::string no_expression(const Config&) { return {}; }
-
-kernels::StageShape shape_of(const Extents& extents) {
-  const auto& [grid, block, shared] = extents;
-  return {.grid_x = grid[0],
-          .grid_y = grid[1],
-          .grid_z = grid[2],
-          .threads = static_cast<int>(block[0]),
-          .threads_y = static_cast<int>(block[1]),
-          .threads_z = static_cast<int>(block[2]),
-          .shared_bytes = static_cast<int>(shared)};
-}
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
                          const LaunchArguments& arguments, int processors) {
@@ -213,9 +112,9 @@ LaunchShape shape_launch(const Variant& variant, const Config& config,
   const Values values = values_of(own, arguments.all_sizes, config, processors);
   LaunchShape shape{.run = {}};
   for (std::size_t i = 0; i < own.stages.size(); ++i) {
-    const auto extents = extents_of(own.stages[i], values);
-    if (!extents || !is_launchable(*extents)) return {};
-    (i == 0 ? shape.run : shape.later[i - 1]) = shape_of(*extents);
+    const auto stage = stage_shape(own.stages[i], values);
+    if (!stage) return {};
+    (i == 0 ? shape.run : shape.later[i - 1]) = *stage;
   }
   return shape;
 }
@@ -233,6 +132,8 @@ void put_parameters(const Variant& variant, const LaunchArguments& arguments,
     };
     if (kind == OwnOperation::Source::Kind::kOperand) {
       std::memcpy(converted, &arguments.operands[index].data, sizeof(void*));
+    } else if (kind == OwnOperation::Source::Kind::kTensorMap) {
+      parameters.addresses[i] = parameters.tensor_maps + index * KernelParameters::kTensorMapBytes;
     } else if (kind == OwnOperation::Source::Kind::kWorkspace) {
       std::memcpy(converted, &arguments.workspace, sizeof(void*));
     } else if (kind == OwnOperation::Source::Kind::kSize) {
@@ -267,7 +168,7 @@ std::int64_t class_of(const OwnOperation& own, const Sizes& sizes) {
 // Whether there are values of all integer inputs for those sizes.
 bool have_values(const Variant& variant, const Sizes& sizes) {
   for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {
-    if (value_limit(variant, i, sizes) < 1) return false;
+    if (variant.has(i) && value_limit(variant, i, sizes) < 1) return false;
   }
   return true;
 }
@@ -279,7 +180,9 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
   const std::int64_t width = class_of(own, problem);
   const Config standard = default_of_sizes(variant, {}, 0, problem);
   const auto serves = [&](const Sizes& sizes) {
-    return why_not_on(own, sizes, standard, 1).empty() && have_values(variant, sizes);
+    // Of whatever device: the tuner asks again for the one that it has.
+    return why_not_on(variant, sizes, standard, SpaceTraits{}).empty() &&
+           have_values(variant, sizes);
   };
   const auto is_bucketed = [&](std::size_t i) {
     return own.all_dimensions[i].keying == kernels::Keying::kBucketed;
@@ -306,6 +209,28 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
 
 }  // namespace
 
+Status read_workspace(OwnOperation& own, const Argument& argument) {
+  const auto refuse = [](std::string what) {
+    return fail(StatusCode::kInvalidArgument, "kernel description: " + std::move(what));
+  };
+  if (own.elements_of_workspace) {
+    return refuse(
+        std::format("`{}` is a second workspace; take a part of the first one", argument.name));
+  }
+  const auto type = parse_type_name(argument.type);
+  if (!type) {
+    return refuse(std::format("the workspace `{}` has elements of \"{}\", which is none of {}",
+                              argument.name, argument.type.substr(0, 100), type_names()));
+  }
+  auto elements = Expression::parse(argument.shape.front(), own.names);
+  if (!elements) {
+    return refuse(std::format("the workspace `{}`: {}", argument.name, elements.error().message));
+  }
+  own.elements_of_workspace = *std::move(elements);
+  own.bytes_of_workspace_element = kernels::element_size(*type);
+  return {};
+}
+
 constinit const kernels::Template own_template = {
     .name = "own",
     .cuda_source = {},
@@ -324,6 +249,7 @@ constinit const kernels::Template own_template = {
     .program = own_program,
     .put_parameters = put_parameters,
     .value_limit = value_limit,
+    .tensor_boxes = tensor_boxes,
 };
 
 }  // namespace dorajit::own_kernels

@@ -7,8 +7,8 @@
 #include <format>
 #include <random>
 
+#include "autotune/search/element_values.h"
 #include "kernel_templates/integer_types.h"
-#include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
@@ -28,25 +28,6 @@ constexpr int kWidestAccess = 16;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
-}
-
-// How much two nearly equal numbers may differ after rounding to a type, relative to their size:
-// one rounding step.
-double step_of(ElementType type) {
-  switch (type) {
-    case ElementType::kBfloat16:
-      return 0x1p-7;
-    case ElementType::kFloat16:
-      return 0x1p-10;
-    default:
-      return 0;
-  }
-}
-
-double element_of(std::span<const std::byte> bytes, ElementType type, std::size_t i) {
-  const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data()),
-                                       .row_stride = 0};
-  return kernels::load_element<double>(place, type, 0, static_cast<long long>(i));
 }
 
 }  // namespace
@@ -81,13 +62,12 @@ Result<std::vector<std::byte>> random_elements(const kernels::Variant& variant, 
   std::normal_distribution<double> around_one(1.0, 0.0015);
   const kernels::Range range = described.range.value_or(kernels::Range{});
   std::uniform_real_distribution<double> in_range(range.least, range.most);
-  const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
   for (std::size_t i = 0; i < distinct; ++i) {
     const bool is_around_one = described.samples == kernels::Samples::kAroundOne;
     const double value = described.range ? in_range(random)
                          : is_around_one ? around_one(random)
                                          : around_zero(random);
-    kernels::store_element(target, type, 0, static_cast<long long>(i), value);
+    set_element(bytes, type, i, value);
   }
   return bytes;
 }
@@ -329,7 +309,10 @@ std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
 std::optional<ScratchOperands::Allowance> ScratchOperands::allowance(std::size_t output) const {
   const ElementType type = variant_.types[output];
   if (kernels::as_integer(type) != nullptr) return std::nullopt;
-  return Allowance{.type = type, .step = step_of(type), .tolerance = variant_.operation->tolerance};
+  return Allowance{.type = type,
+                   .step = step_of(type),
+                   .smallest = smallest_normal(type),
+                   .tolerance = variant_.operation->tolerance};
 }
 
 double ScratchOperands::usual_size(std::size_t operand, std::span<const std::byte> bytes) const {
@@ -359,7 +342,7 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> by
                               std::span<const std::byte> expected) const {
   const auto allowance_of_type = allowance(operand);
   if (!allowance_of_type) return std::ranges::equal(bytes, expected);
-  const auto [type, step, tolerance] = *allowance_of_type;
+  const auto [type, step, smallest, tolerance] = *allowance_of_type;
   // Absolute error: elements that nearly cancel have the same error as the others.
   const double usual = usual_size(operand, expected);
   const auto size = static_cast<std::size_t>(kernels::element_size(type));
@@ -368,7 +351,8 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> by
     if (std::ranges::equal(bytes.subspan(i * size, size), expected.subspan(i * size, size)))
       continue;
     const double wanted = element_of(expected, type, i);
-    const double allowed = step * std::abs(wanted) + tolerance * std::max(std::abs(wanted), usual);
+    const double allowed =
+        step * std::max(std::abs(wanted), smallest) + tolerance * std::max(std::abs(wanted), usual);
     const double distance = std::abs(element_of(bytes, type, i) - wanted);
     if (!std::isfinite(distance) || distance > allowed) return false;
   }

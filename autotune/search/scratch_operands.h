@@ -88,7 +88,8 @@ class ScratchOperands {
   // for bit.
   struct Allowance {
     kernels::ElementType type;
-    double step;
+    double step;      // of rounding, relative to the larger of the element and `smallest`
+    double smallest;  // normal number
     double tolerance;
   };
   // Nothing if no bit may differ, as of integers.

@@ -20,27 +20,43 @@ using kernels::Variant;
 
 // The numbers are those of kernels::ElementType, of floating-point types; kBytes is none of them.
 constexpr std::int64_t kBytes = -1;
+static_assert(kernels::kFloat8E4m3 == kernels::ElementType{14});
 constexpr std::string_view kSource = R"cuda(
+constexpr int kFloat8E4m3 = 14;  // float8_e5m2 is the next one, and the last
+
 __device__ __forceinline__ double element(const void* data, long long i, int type) {
   if (type == 0) return static_cast<const float*>(data)[i];
   if (type == 3) return static_cast<const double*>(data)[i];
-  const unsigned short bits = static_cast<const unsigned short*>(data)[i];
+  unsigned short bits;
+  double scale = 1;
+  if (type >= kFloat8E4m3) {  // as a half with the same layout
+    const unsigned byte = static_cast<const unsigned char*>(data)[i];
+    bits = byte << 8;
+    if (type == kFloat8E4m3) {
+      if ((byte & 0x7f) == 0x7f) return __longlong_as_double(0x7ff8LL << 48);
+      bits = (byte & 0x80) << 8 | (byte & 0x7f) << 7;
+      scale = 256;
+    }
+  } else {
+    bits = static_cast<const unsigned short*>(data)[i];
+  }
   if (type == 1) return __uint_as_float(static_cast<unsigned>(bits) << 16);
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
+  return scale * value;
 }
 
 __device__ unsigned long long bits_of(const void* data, long long i, int type) {
   if (type == 0) return static_cast<const unsigned*>(data)[i];
   if (type == 3) return static_cast<const unsigned long long*>(data)[i];
+  if (type >= kFloat8E4m3) return static_cast<const unsigned char*>(data)[i];
   return static_cast<const unsigned short*>(data)[i];
 }
 
 // Sets *found to 1 if a byte differs, or an element by more than it may: ScratchOperands::is_near().
 __global__ void dorajit_set_difference(const unsigned char* data, const unsigned char* expected,
                                        int* found, long long count, int type, double step,
-                                       double tolerance, double usual) {
+                                       double tolerance, double usual, double smallest) {
   const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   bool differs = false;
@@ -51,7 +67,8 @@ __global__ void dorajit_set_difference(const unsigned char* data, const unsigned
 #pragma unroll 4
     for (long long i = first; i < count; i += stride) {
       const double wanted = element(expected, i, type);
-      const double allowed = step * fabs(wanted) + tolerance * fmax(fabs(wanted), usual);
+      const double allowed =
+          step * fmax(fabs(wanted), smallest) + tolerance * fmax(fabs(wanted), usual);
       const double distance = fabs(element(data, i, type) - wanted);
       const bool is_near = distance <= allowed && distance < __longlong_as_double(0x7ff0LL << 48);
       differs |= !is_near && bits_of(data, i, type) != bits_of(expected, i, type);
@@ -66,7 +83,7 @@ constexpr std::int64_t kElementsOfThread = 16;
 constexpr std::int64_t kMaxBlocks = 4096;
 
 enum Size : std::size_t { kCount, kType };
-enum Scalar : std::size_t { kStep, kTolerance, kUsual };
+enum Scalar : std::size_t { kStep, kTolerance, kUsual, kSmallest };
 
 kernels::Program program(const Variant&, const Config&) {
   return {.source = {.name = "set_difference.cu", .text = std::string(kSource)},
@@ -92,7 +109,8 @@ void put_parameters(const Variant&, const LaunchArguments& arguments,
   for (std::size_t i = 0; i < 3; ++i) put(&arguments.operands[i].data);
   put(&arguments.all_sizes[kCount]);
   put(&arguments.all_sizes[kType]);  // its low half, on every host of an NVIDIA GPU
-  for (const Scalar scalar : {kStep, kTolerance, kUsual}) put(&arguments.all_scalars[scalar]);
+  for (const Scalar scalar : {kStep, kTolerance, kUsual, kSmallest})
+    put(&arguments.all_scalars[scalar]);
 }
 
 constinit const kernels::Template difference_template = {.name = "set_difference",
@@ -158,6 +176,7 @@ Result<ScratchOperands::Difference> SetDifference::find(const ScratchOperands& o
       arguments.all_scalars[kStep] = allowed->step;
       arguments.all_scalars[kTolerance] = allowed->tolerance;
       arguments.all_scalars[kUsual] = usual[*part.output];
+      arguments.all_scalars[kSmallest] = allowed->smallest;
     }
     DORAJIT_TRY(device_->launch(*kernel_.kernel, kernel_.config, arguments, device_->own_stream()));
   }

@@ -49,8 +49,8 @@ struct OpenRecords {
 }  // namespace
 
 std::shared_ptr<ProblemRecord> ProblemRecord::of(const std::string& path) {
-  static constinit ForkSafe<OpenRecords, Work::kPreparing> records;
-  const ForkGuard work(Work::kPreparing);
+  static constinit ForkSafe<OpenRecords, dorajit::Work::kPreparing> records;
+  const ForkGuard work(dorajit::Work::kPreparing);
   auto& [mutex, of_paths] = current(records);
   const std::scoped_lock lock(mutex);
   std::weak_ptr<ProblemRecord>& known = of_paths[path];

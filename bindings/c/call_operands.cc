@@ -47,21 +47,24 @@ constexpr KnownType kFloats[] = {{kDLFloat, 32, ElementType::kFloat32},
                                  {kDLFloat, 16, ElementType::kFloat16},
                                  {kDLFloat, 64, ElementType::kFloat64},
                                  {kDLBfloat, 16, ElementType::kBfloat16}};
-constexpr KnownType kIntegers[] = {{kDLInt, 8, kernels::kInt8},     {kDLInt, 16, kernels::kInt16},
-                                   {kDLInt, 32, kernels::kInt32},   {kDLInt, 64, kernels::kInt64},
-                                   {kDLUInt, 8, kernels::kUint8},   {kDLUInt, 16, kernels::kUint16},
-                                   {kDLUInt, 32, kernels::kUint32}, {kDLUInt, 64, kernels::kUint64},
-                                   {kBoolCode, 8, kernels::kBool}};
+// The codes of float8 are those of DLPack 1.1.
+constexpr KnownType kOfOwnKernels[] = {
+    {10, 8, kernels::kFloat8E4m3},   {12, 8, kernels::kFloat8E5m2},
+    {kDLInt, 8, kernels::kInt8},     {kDLInt, 16, kernels::kInt16},
+    {kDLInt, 32, kernels::kInt32},   {kDLInt, 64, kernels::kInt64},
+    {kDLUInt, 8, kernels::kUint8},   {kDLUInt, 16, kernels::kUint16},
+    {kDLUInt, 32, kernels::kUint32}, {kDLUInt, 64, kernels::kUint64},
+    {kBoolCode, 8, kernels::kBool}};
 
-std::optional<ElementType> element_type(const DLDataType& type, bool serves_integers) {
+std::optional<ElementType> element_type(const DLDataType& type, bool is_own_kernel) {
   const auto is_wanted = [&](const KnownType& known) {
     return type.lanes == 1 && type.code == known.code && type.bits == known.bits;
   };
   const auto* const real = std::ranges::find_if(kFloats, is_wanted);
   if (real != std::end(kFloats)) return real->type;
-  if (!serves_integers) return std::nullopt;
-  const auto* const integer = std::ranges::find_if(kIntegers, is_wanted);
-  return integer != std::end(kIntegers) ? std::optional(integer->type) : std::nullopt;
+  if (!is_own_kernel) return std::nullopt;
+  const auto* const other = std::ranges::find_if(kOfOwnKernels, is_wanted);
+  return other != std::end(kOfOwnKernels) ? std::optional(other->type) : std::nullopt;
 }
 
 std::optional<launch::DeviceId> device_id(const DLDevice& device) {
@@ -86,15 +89,15 @@ std::unexpected<Error> refuse_device(const Name& name, const DLDevice& device) {
 }
 
 std::unexpected<Error> refuse_element_type(const Name& name, const DLDataType& type,
-                                           bool serves_integers) {
+                                           bool is_own_kernel) {
   return refuse(
       name, StatusCode::kUnsupported,
       std::format("has elements of DLPack type code {} with {} bits and {} lanes; convert "
                   "it to {}",
                   type.code, type.bits, type.lanes,
-                  serves_integers ? "float32, float16, bfloat16, float64, bool or an integer "
-                                    "of 8, 16, 32 or 64 bits"
-                                  : "float32, float16, bfloat16 or float64"));
+                  is_own_kernel ? "float32, float16, bfloat16, float64, float8_e4m3fn, "
+                                  "float8_e5m2, bool or an integer of 8, 16, 32 or 64 bits"
+                                : "float32, float16, bfloat16 or float64"));
 }
 
 Status check_shape(const Name& name, const DLTensor& tensor) {
@@ -218,17 +221,17 @@ Result<void*> first_element(const Name& name, const DLTensor& tensor) {
 // type, the device, strides that do not flatten, sizes beyond 64 bits. Messages name the function,
 // the argument and the remedy. Allocates only for an error.
 //
-// Elements are integers only where `serves_integers`.
+// Only own kernels have elements of integers and of float8.
 Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
                                               const DLTensor* tensor, int column_dims,
-                                              bool serves_integers) {
+                                              bool is_own_kernel) {
   const Name name{.function = function, .argument = argument};
   if (tensor == nullptr) {
     return refuse(name, StatusCode::kInvalidArgument, "is null; pass a DLTensor");
   }
   DORAJIT_TRY(check_shape(name, *tensor));
-  const auto type = element_type(tensor->dtype, serves_integers);
-  if (!type) return refuse_element_type(name, tensor->dtype, serves_integers);
+  const auto type = element_type(tensor->dtype, is_own_kernel);
+  if (!type) return refuse_element_type(name, tensor->dtype, is_own_kernel);
   const auto device = device_id(tensor->device);
   if (!device) return refuse_device(name, tensor->device);
 

@@ -64,7 +64,9 @@ void configure(const py::sequence& dtypes, const py::sequence& complex_parts,
                const py::object& is_inference, const py::object& in_inference,
                const py::object& count_change, const py::object& current_stream,
                const py::object& exchange_api, const py::function& make_exception) {
-  constexpr std::uint8_t kBoolCode = 6;  // kDLBool, which DLPack has since 0.8
+  constexpr std::uint8_t kBoolCode = 6;         // kDLBool, which DLPack has since 0.8
+  constexpr std::uint8_t kFloat8E4m3Code = 10;  // kDLFloat8_e4m3fn, since 1.1
+  constexpr std::uint8_t kFloat8E5m2Code = 12;
   constexpr std::array<DLDataType, Torch::kTypes> kTypes = {{
       {.code = kDLFloat, .bits = 32, .lanes = 1},
       {.code = kDLFloat, .bits = 16, .lanes = 1},
@@ -79,6 +81,8 @@ void configure(const py::sequence& dtypes, const py::sequence& complex_parts,
       {.code = kDLUInt, .bits = 16, .lanes = 1},
       {.code = kDLUInt, .bits = 32, .lanes = 1},
       {.code = kDLUInt, .bits = 64, .lanes = 1},
+      {.code = kFloat8E4m3Code, .bits = 8, .lanes = 1},
+      {.code = kFloat8E5m2Code, .bits = 8, .lanes = 1},
   }};
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
     torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(),

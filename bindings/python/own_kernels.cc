@@ -51,6 +51,11 @@ class Arguments {
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (kernel_->is_tensor[static_cast<std::size_t>(i)]) {
         objects_[num_tensors_] = arguments[i];
+        const auto& operand = kernel_->operation.operands[static_cast<std::size_t>(num_tensors_)];
+        if (arguments[i] == Py_None && operand.presence == DORAJIT_OPERAND_OPTIONAL) {
+          pointers_[num_tensors_++] = nullptr;
+          continue;
+        }
         const bool is_read = tensors_[num_tensors_].read(arguments[i], Torch::kTypes);
         if (!is_read && refused_ < 0) refused_ = i;
         pointers_[num_tensors_] = &tensors_[num_tensors_].dl();
@@ -96,7 +101,7 @@ class Arguments {
                             error);
     });
     for (std::size_t i = 0; i < kernel_->operation.operands.size(); ++i) {
-      if (kernel_->operation.operands[i].is_output == 0) continue;
+      if (kernel_->operation.operands[i].is_output == 0 || pointers_[i] == nullptr) continue;
       owned(PyObject_CallOneArg(torch().count_change, objects_[i]));
     }
     return py::none();

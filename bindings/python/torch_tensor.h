@@ -47,8 +47,8 @@ inline const ExchangeApi* exchange_api_in(PyObject* capsule) {
 
 // The objects of PyTorch that the extension module uses; it imports nothing itself.
 struct Torch {
-  static constexpr std::size_t kTypes = 13;
-  static constexpr std::size_t kFloats = 4;  // the first ones; integers are for own kernels alone
+  static constexpr std::size_t kTypes = 15;
+  static constexpr std::size_t kFloats = 4;  // the first ones; others are for own kernels alone
 
   struct Type {
     PyObject* dtype = nullptr;

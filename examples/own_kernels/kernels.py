@@ -1,5 +1,6 @@
-"""Nine kernels that are not DoRA, described for dorajit: python kernels.py runs each beside PyTorch."""
+"""Ten kernels that are not DoRA, described for dorajit: python kernels.py runs each beside PyTorch."""
 
+import json
 import pathlib
 
 import torch
@@ -101,6 +102,9 @@ int4_gemv = dorajit.Kernel(
     default={"WARPS": 4, "ROWS": 1, "GROUP": 128}, constraint="cols == 2 * pairs and cols == groups * GROUP",
     grid="ceil_div(rows, WARPS * ROWS)", block=[32, "WARPS"], tolerance=1e-3)
 
+# Its description is a file, as C and C++ take it.
+matmul = dorajit.Kernel(source=str(_HERE / "matmul.cu"), **json.loads((_HERE / "matmul.json").read_text()))
+
 
 def run_swiglu(dtype=torch.bfloat16, n=1 << 20):
     gate, up = torch.randn(2, n, device="cuda", dtype=dtype)
@@ -188,9 +192,18 @@ def run_int4_gemv(dtype=torch.bfloat16, rows=4096, cols=4096, group=128):
     return int4_gemv.explain(*arguments), y, ((weight * scales[..., None].double()).view(rows, cols) @ x.double()).float()
 
 
+def run_matmul(m=4096, n=4096, k=4096):
+    """Needs a GPU of compute capability 9.0."""
+    a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
+    c = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    arguments = (a, b, c, m, n, k)
+    matmul(*arguments)
+    return matmul.explain(*arguments), c, a.float() @ b.float().t()
+
+
 EXAMPLES = {"swiglu": run_swiglu, "rms_norm": run_rms_norm, "transpose": run_transpose, "conv2d": run_conv2d,
             "embedding": run_embedding, "layer_norm_backward": run_layer_norm_backward, "total": run_total,
-            "argmax": run_argmax, "int4_gemv": run_int4_gemv}
+            "argmax": run_argmax, "int4_gemv": run_int4_gemv, "matmul": run_matmul}
 
 
 def largest_error(out, expected):
@@ -201,6 +214,8 @@ def largest_error(out, expected):
 
 if __name__ == "__main__":
     for name, run in EXAMPLES.items():
+        if run is run_matmul and torch.cuda.get_device_capability() != (9, 0):
+            continue
         explanation, out, expected = run()
         print(f"{name}: {explanation['config']} ({explanation['source']}), "
               f"largest error {largest_error(out, expected):.1e}")

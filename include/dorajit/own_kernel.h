@@ -21,17 +21,19 @@ DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit
  *
  * tensors: in the order of the description's arguments, all of them: CUDA tensors of one device,
  * contiguous, aligned to 16 bytes, of exactly the dimensions that the description names. Elements
- * may also be integers of 8, 16, 32 and 64 bits or bool (DLPack type code 6, 8 bits). An "out" or
- * "inout" tensor overlaps no other. scalars: in that order, too; an integer is given as a double,
- * which holds it exactly up to 2^53, and is part of the problem. Sizes that scalars and tensors
- * both have must agree.
+ * may also be integers of 8, 16, 32 and 64 bits, bool (DLPack type code 6, 8 bits), float8_e4m3fn
+ * (code 10) or float8_e5m2 (code 12). An optional tensor may be null. An "out" or "inout" tensor
+ * overlaps no other. scalars: in that order, too; an integer is given as a double, which holds it
+ * exactly up to 2^53, and is part of the problem. Sizes that scalars and tensors both have must
+ * agree.
  *
  * A description with a "workspace" needs memory of dorajit_kernel_workspace bytes, aligned to 16
  * bytes, in each call; the launches of a call use it, and nothing is kept there between calls.
  *
- * DORAJIT_INVALID_ARGUMENT also where the grid, the block or the shared memory of the default
- * config is out of range for these sizes, or its constraint does not hold. DORAJIT_COMPILE_ERROR
- * with the compiler's whole log, by the lines of the description's source. */
+ * DORAJIT_INVALID_ARGUMENT also where the grid, the block, the cluster, the shared memory or a
+ * tensor map of the default config is out of range for these sizes and this device, or its
+ * constraint does not hold. DORAJIT_COMPILE_ERROR with the compiler's whole log, by the lines of
+ * the description's source. */
 
 /* Writes the workspace size, in bytes, of a call of a kernel; 0 for a description without one.
  * tensors and scalars: as for dorajit_warmup. On failure *bytes is not modified. */

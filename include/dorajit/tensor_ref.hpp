@@ -16,7 +16,7 @@
 namespace dorajit {
 inline namespace v0 {
 
-// Integers are served by own kernels (own_kernel.hpp) alone.
+// Integers and float8 are served by own kernels (own_kernel.hpp) alone.
 enum class ElementType {
   kFloat32,
   kFloat16,
@@ -30,7 +30,9 @@ enum class ElementType {
   kBool,
   kUint16,
   kUint32,
-  kUint64
+  kUint64,
+  kFloat8E4m3fn,
+  kFloat8E5m2
 };
 
 // Where a tensor's memory is.
@@ -132,7 +134,9 @@ class BasicTensorRef {
   static DLDataType dl_type(ElementType type) noexcept {
     const auto float_code = static_cast<std::uint8_t>(kDLFloat);
     const auto int_code = static_cast<std::uint8_t>(kDLInt);
-    constexpr std::uint8_t kBoolCode = 6;  // kDLBool, which DLPack has since 0.8
+    constexpr std::uint8_t kBoolCode = 6;           // kDLBool, which DLPack has since 0.8
+    constexpr std::uint8_t kFloat8E4m3fnCode = 10;  // those of float8 it has since 1.1
+    constexpr std::uint8_t kFloat8E5m2Code = 12;
     switch (type) {
       case ElementType::kFloat16:
         return {float_code, 16, 1};
@@ -158,6 +162,10 @@ class BasicTensorRef {
         return {static_cast<std::uint8_t>(kDLUInt), 64, 1};
       case ElementType::kBool:
         return {kBoolCode, 8, 1};
+      case ElementType::kFloat8E4m3fn:
+        return {kFloat8E4m3fnCode, 8, 1};
+      case ElementType::kFloat8E5m2:
+        return {kFloat8E5m2Code, 8, 1};
       case ElementType::kFloat32:
         break;
     }

@@ -24,6 +24,6 @@ std::string low_rank_config_expression(const Config& config);
 LaunchShape shape_low_rank_launch(const Variant& variant, const Config& config,
                                   const LaunchArguments& arguments, int processors);
 TensorBoxes list_low_rank_boxes(const Variant& variant, const Config& config,
-                                const KernelArguments& arguments);
+                                const LaunchArguments& arguments, int processors);
 
 }  // namespace dorajit::kernels

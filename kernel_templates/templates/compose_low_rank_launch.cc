@@ -104,7 +104,7 @@ LaunchShape shape_low_rank_launch(const Variant& variant, const Config& config,
 }
 
 TensorBoxes list_low_rank_boxes(const Variant& variant, const Config& config,
-                                const KernelArguments& arguments) {
+                                const LaunchArguments& arguments, int) {
   const LowRankConfig own = low_rank_config_from(config);
   if (own.instruction != kWgmma) return {};
   const auto [rows, columns, rank] = arguments.sizes;

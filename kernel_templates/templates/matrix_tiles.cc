@@ -32,6 +32,7 @@ long long max_shared_bytes(int architecture) {
 TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::size_t operand,
                  long long rows, long long columns, int box_rows) {
   constexpr long long kAlignment = 16;
+  constexpr int kBoxBytes = 128;  // along a row
   const OperandArgument& argument = arguments.operands[operand];
   const long long size = size_in_bytes(variant.types[operand]);
   // A single row may have any stride, but a tensor map needs a valid one.
@@ -43,10 +44,11 @@ TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::
   }
   return {.data = argument.data,
           .type = variant.types[operand],
-          .rows = rows,
-          .columns = columns,
-          .row_bytes = stride,
-          .box_rows = box_rows};
+          .rank = 2,
+          .sizes = {columns, rows},
+          .strides = {stride},
+          .box = {kBoxBytes / static_cast<int>(size), box_rows},
+          .swizzle_bytes = kBoxBytes};
 }
 
 std::string why_beyond_shared_memory(long long wanted, const SpaceTraits& traits) {

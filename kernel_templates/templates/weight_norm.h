@@ -29,6 +29,6 @@ std::string norm_config_expression(const Config& config);
 LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
                               const LaunchArguments& arguments, int processors);
 TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
-                            const KernelArguments& arguments);
+                            const LaunchArguments& arguments, int processors);
 
 }  // namespace dorajit::kernels

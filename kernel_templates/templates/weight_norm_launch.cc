@@ -119,7 +119,7 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
 }
 
 TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
-                            const KernelArguments& arguments) {
+                            const LaunchArguments& arguments, int) {
   const WeightNormConfig own = norm_config_from(config);
   TensorBoxes boxes{.count = 3};  // kernels with other instructions read none of them
   if (own.instruction != kWgmma && !wgmma_streams(own)) return boxes;

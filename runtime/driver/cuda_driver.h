@@ -25,6 +25,7 @@ using CuDevicePtr = unsigned long long;
 inline constexpr CuResult kCudaSuccess = 0;
 inline constexpr CuResult kCudaErrorInvalidValue = 1;
 inline constexpr CuResult kCudaErrorOutOfMemory = 2;
+inline constexpr CuResult kCudaErrorCooperativeLaunchTooLarge = 720;
 inline constexpr CuResult kCudaErrorStreamCaptureImplicit = 906;
 
 enum class DeviceAttribute : int {
@@ -47,21 +48,33 @@ enum class FunctionAttribute : int {
 struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
-inline constexpr int kTensorMapFloat16 = 6;
-inline constexpr int kTensorMapFloat32 = 7;
-inline constexpr int kTensorMapBfloat16 = 9;
+enum class TensorMapType : int {
+  kUint8,
+  kUint16,
+  kUint32,
+  kInt32,
+  kUint64,
+  kInt64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kBfloat16,
+};
 inline constexpr int kTensorMapNotInterleaved = 0;
-inline constexpr int kTensorMapSwizzle128 = 3;
+inline constexpr int kTensorMapSwizzle32 = 1;  // then 64 and 128 bytes
 inline constexpr int kTensorMapPromotion256 = 3;
 inline constexpr int kTensorMapZeros = 0;
 
 // CUlaunchAttribute and CUlaunchConfig.
+inline constexpr int kAttributeCooperative = 2;
+inline constexpr int kAttributeClusterDimension = 4;
 inline constexpr int kAttributeProgrammaticStreamSerialization = 6;
 struct LaunchAttribute {
   int id;
   int padding;
   union {
     int allowed;
+    unsigned cluster[3];
     char size[64];
   } value;
 };
@@ -135,7 +148,8 @@ inline constexpr int kCaptureRelaxed = 2;
 // Functions that drivers before CUDA 12 lack; null there.
 #define DORAJIT_NEWER_CUDA_FUNCTIONS(X)                                                            \
   X(tensor_map_encode, "cuTensorMapEncodeTiled",                                                   \
-    (TensorMap*, int, unsigned, void*, const unsigned long long*, const unsigned long long*,       \
+    (TensorMap*, TensorMapType, unsigned, void*, const unsigned long long*,                        \
+     const unsigned long long*,                                                                    \
      const unsigned*, const unsigned*, int, int, int, int))
 // clang-format on
 

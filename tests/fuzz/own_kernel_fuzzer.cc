@@ -16,7 +16,7 @@ namespace {
 
 using namespace dorajit;
 
-constexpr int kTypes = static_cast<int>(kernels::kUint64) + 1;
+constexpr int kTypes = kernels::kNumTypesOfOwnKernels;
 
 void use(const kernels::Operation& operation) {
   const kernels::SpaceTraits traits{
@@ -36,6 +36,7 @@ void use(const kernels::Operation& operation) {
     const kernels::Config config = kernels::default_config(variant, traits, 8, sizes);
     (void)kernels::why_config_is_invalid(variant, traits, 8, sizes, config);
     (void)kernels::launch_shape(variant, config, arguments, 132);
+    (void)kernels::template_of(variant).tensor_boxes(variant, config, arguments, 132);
     (void)kernels::workspace_bytes(variant, sizes);
     (void)kernels::row_length(operation.operands.front().shape, sizes);
     for (std::size_t i = 0; i < operation.operands.size(); ++i) {

@@ -116,9 +116,10 @@ Result<kernels::Variant> variant_of(const kernels::Operation& kernel,
   for (std::size_t i = 0; i < options.types.size(); ++i) {
     const auto type = kernels::parse_element_type(options.types[i]);
     if (!type) {
-      return refuse(std::format(
-          "\"{}\" is none of: f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool",
-          options.types[i]));
+      return refuse(
+          std::format("\"{}\" is none of: f32, bf16, f16, f64, f8e4m3, f8e5m2, i8, i16, i32, i64, "
+                      "u8, u16, u32, u64, bool",
+                      options.types[i]));
     }
     variant.types[i] = *type;
   }

@@ -46,7 +46,7 @@ using kernels::ElementType;
 
 Result<ElementType> parse_type(std::string_view option, std::string_view text) {
   const auto type = kernels::parse_element_type(text);
-  if (type && kernels::as_integer(*type) == nullptr) return *type;
+  if (type && !kernels::is_of_own_kernels(*type)) return *type;
   return fail(StatusCode::kInvalidArgument,
               std::format("{} {} is none of: f32, bf16, f16, f64", option, text));
 }

@@ -74,7 +74,7 @@ class LiveRequests {
   LiveRequests(LiveRequests&&) noexcept {}  // only moved before use
 
   static void add(DaemonRequests* requests) {
-    const ForkGuard work(Work::kPreparing);
+    const ForkGuard work(dorajit::Work::kPreparing);
     LiveRequests& live = current(of_process);
     const std::scoped_lock lock(live.mutex_);
     live.all_.insert(requests);
@@ -84,7 +84,7 @@ class LiveRequests {
   }
 
   static void remove(DaemonRequests* requests) {
-    const ForkGuard work(Work::kPreparing);
+    const ForkGuard work(dorajit::Work::kPreparing);
     LiveRequests& live = current(of_process);
     const std::scoped_lock lock(live.mutex_);
     live.all_.erase(requests);
@@ -102,14 +102,14 @@ class LiveRequests {
     for (DaemonRequests* requests : live->all_) requests->thread_.await(deadline);
   }
 
-  static constinit ForkSafe<LiveRequests, Work::kPreparing> of_process;
+  static constinit ForkSafe<LiveRequests, dorajit::Work::kPreparing> of_process;
 
   std::mutex mutex_;
   std::set<DaemonRequests*> all_;  // under mutex_
   bool awaits_exit_ = false;       // under mutex_
 };
 
-constinit ForkSafe<LiveRequests, Work::kPreparing> LiveRequests::of_process;
+constinit ForkSafe<LiveRequests, dorajit::Work::kPreparing> LiveRequests::of_process;
 
 DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
     : folder_(std::move(folder)),

@@ -22,7 +22,8 @@ def configure(exchange_api):
     _native.configure(
         dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64,
                 torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
-                *(getattr(torch, name, None) for name in ("uint16", "uint32", "uint64"))),
+                *(getattr(torch, name, None) for name in (
+                    "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"))),
         complex_parts=[one.to_real() for one in vars(torch).values()
                        if isinstance(one, torch.dtype) and one.is_complex],
         byte_type=torch.uint8,

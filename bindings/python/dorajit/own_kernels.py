@@ -10,8 +10,9 @@ import torch
 from dorajit import _native, control, errors
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", *_INTEGERS, "bool")
-_NATIVE_HALVES = {"__half": "float16", "__nv_bfloat16": "bfloat16"}
+_ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2", *_INTEGERS, "bool")
+_NATIVE_TYPES = {"__half": "float16", "__nv_bfloat16": "bfloat16", "__nv_fp8_e4m3": "float8_e4m3fn",
+                 "__nv_fp8_e5m2": "float8_e5m2"}
 # The scalars of a description, and their types in schemas.
 _PYTHON_TYPES = {**dict.fromkeys(_INTEGERS, "int"), "bool": "bool", "float32": "float", "float64": "float"}
 Expressions = Union[str, int, Sequence[Union[str, int]]]
@@ -35,9 +36,13 @@ class Kernel:
         entry: the __global__ function, with its template arguments.
         arguments: of the function, in its order: (name, "in", "out" or "inout", "T[n, m]") of a tensor,
             (name, type) of a scalar, (name, type, value for tuning) of one that configs do not depend on,
-            (name, "workspace", "float32[elements]") of memory that each call gets and nobody passes.
+            (name, "workspace", "float32[elements]") of memory that each call gets and nobody passes,
+            (name, "tensor_map", {"of": tensor, "box": [...], "swizzle": 128}) of a CUtensorMap, which nobody passes.
         grid, block: expressions, one for each axis.
-        launches: for calls of several launches, in place of entry, grid, block and shared_memory: dictionaries of these.
+        cluster: blocks of a cluster, an expression for each axis.
+        cooperative: whether all blocks of the grid run at once, so that they may wait for each other.
+        launches: for calls of several launches, in place of entry, grid, block, shared_memory, cluster and
+            cooperative: dictionaries of these.
         types: the element types that a name of `arguments` may stand for.
         parameters: the values to try of each; template arguments of `entry`, or macros.
         default: the config that runs when nothing is known, and that says which bits are right: values, or
@@ -60,7 +65,7 @@ class Kernel:
         OSError: the source's file cannot be read.
     """
 
-    def __init__(self, *, name: str, source: str, arguments: Sequence[Sequence[Union[str, float]]],
+    def __init__(self, *, name: str, source: str, arguments: Sequence[Sequence[Any]],
                  entry: Optional[str] = None, grid: Optional[Expressions] = None, block: Optional[Expressions] = None,
                  launches: Optional[Sequence[Mapping[str, Any]]] = None,
                  types: Optional[Mapping[str, Sequence[str]]] = None,
@@ -69,11 +74,14 @@ class Kernel:
                  shared_memory: Optional[Union[str, int]] = None, key: Optional[Sequence[str]] = None,
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
                  options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None,
-                 ranges: Optional[Mapping[str, Sequence[float]]] = None, include: Sequence[str] = ()) -> None:
-        launch = {"entry": entry, "grid": grid, "block": block, "shared_memory": shared_memory, "launches": launches}
+                 ranges: Optional[Mapping[str, Sequence[float]]] = None, include: Sequence[str] = (),
+                 cluster: Optional[Expressions] = None, cooperative: Optional[bool] = None) -> None:
+        launch = {"entry": entry, "grid": grid, "block": block, "shared_memory": shared_memory, "launches": launches,
+                  "cluster": cluster, "cooperative": cooperative}
         description = {"name": name, "source": source, "arguments": arguments,
                        **{field: value for field, value in launch.items() if value is not None}, "types": types or {},
-                       "parameters": parameters or {}, "default": default or {}, "constraint": constraint, "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
+                       "parameters": parameters or {}, "default": default or {}, "constraint": constraint, "key": key,
+                       "tolerance": tolerance, "headers": headers or {}, "options": options,
                        "limits": limits or {}, "ranges": ranges or {}, "include": include}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
@@ -95,10 +103,10 @@ class Kernel:
         self._json = json.dumps(description, default=list)
         self.name = description.get("name")
         given = [tuple(one) for one in description.get("arguments") or ()]
-        arguments = [one for one in given if one[1:2] != ("workspace",)]
+        arguments = [one for one in given if one[1:2] not in (("workspace",), ("tensor_map",))]
+        has_workspace = any(one[1:2] == ("workspace",) for one in given)
         is_tensor = [len(one) > 1 and one[1] not in _PYTHON_TYPES for one in arguments]
-        self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor,
-                                                                       len(arguments) < len(given))
+        self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor, has_workspace)
         self._arguments = arguments
 
     def __repr__(self):
@@ -110,7 +118,8 @@ class Kernel:
         written; nothing is differentiated (as_torch_op).
 
         Args:
-            arguments: as described: tensors of PyTorch, or of another library that has DLPack, and numbers.
+            arguments: as described: tensors of PyTorch, or of another library that has DLPack, and numbers;
+                None for a tensor that is optional ("T[n]?") and left out.
 
         Raises:
             TypeError, ValueError, dorajit.Error: an argument is not as described, by its name, or the
@@ -143,7 +152,7 @@ class Kernel:
         """Registers the kernel as an operator of torch.library, which torch.compile keeps whole.
 
         The operator takes the arguments that are not "out", and returns those, or a tuple of them, newly
-        allocated; "inout" tensors are written.
+        allocated; "inout" tensors are written. Optional "out" tensors are always computed.
 
         Args:
             name: "library::operator".
@@ -193,11 +202,12 @@ def _register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
     def type_of(output, values):
         if output in dtypes:
             return dtypes[output](*values)
-        name = _NATIVE_HALVES.get(names_of_types[output], names_of_types[output])
+        name = _NATIVE_TYPES.get(names_of_types[output], names_of_types[output])
         if name in _ELEMENT_TYPES:
             return getattr(torch, name)
-        same = [place for place in tensors if names_of_types[inputs[place][0]] == name]
-        return values[(same or tensors)[0]].dtype
+        given = [place for place in tensors if values[place] is not None]
+        same = [place for place in given if names_of_types[inputs[place][0]] == name]
+        return values[(same or given)[0]].dtype
 
     def allocate(*values):
         first = values[tensors[0]]
@@ -214,7 +224,8 @@ def _register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
 
     # The schema is written out, as the functions have no annotations to take it from.
     typed = ", ".join(
-        f"Tensor{'(' + chr(ord('a') + place) + '!)' if one[1] == 'inout' else ''} {one[0]}"
+        f"Tensor{'(' + chr(ord('a') + place) + '!)' if one[1] == 'inout' else ''}"
+        f"{'?' if one[2].endswith('?') else ''} {one[0]}"
         if place in tensors else f"{_PYTHON_TYPES[one[1]]} {one[0]}" for place, one in enumerate(inputs))
     results = {0: "()", 1: "Tensor"}.get(len(outputs), f"({', '.join(['Tensor'] * len(outputs))})")
     torch.library.define(name, f"({typed}) -> {results}")

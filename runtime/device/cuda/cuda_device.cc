@@ -8,6 +8,7 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernel_templates/dependent_launch.h"
 #include "kernel_templates/template.h"
@@ -230,19 +231,34 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
   const kernels::KernelArguments& of_kernel = arguments;
   void* whole[] = {const_cast<kernels::KernelArguments*>(&of_kernel), maps.data()};
   kernels::KernelParameters separate;
+  separate.tensor_maps = reinterpret_cast<std::byte*>(maps.data());
   void** parameters = whole;
   if (const auto put = kernels::template_of(own.variant()).put_parameters; put != nullptr) {
     put(own.variant(), arguments, separate);
     parameters = separate.addresses.data();
   }
   if (const auto boxes_of = kernels::template_of(own.variant()).tensor_boxes; boxes_of != nullptr) {
-    DORAJIT_TRY(encode_tensor_maps(driver_, boxes_of(own.variant(), config, arguments), maps));
+    const kernels::TensorBoxes boxes =
+        boxes_of(own.variant(), config, arguments, info_.traits.processors);
+    DORAJIT_TRY(encode_tensor_maps(driver_, boxes, maps));
   }
   const auto launch_stage = [&](driver::CuFunction function, const kernels::StageShape& stage,
                                 bool early) -> Status {
-    driver::LaunchAttribute overlaps{.id = driver::kAttributeProgrammaticStreamSerialization,
-                                     .padding = 0,
-                                     .value = {.allowed = 1}};
+    std::array<driver::LaunchAttribute, 3> attributes;
+    unsigned num_attributes = 0;
+    const auto allow = [&](int attribute) {
+      attributes[num_attributes++] = {.id = attribute, .padding = 0, .value = {.allowed = 1}};
+    };
+    if (early) allow(driver::kAttributeProgrammaticStreamSerialization);
+    if (stage.is_cooperative) allow(driver::kAttributeCooperative);
+    if (stage.has_cluster()) {
+      attributes[num_attributes++] = {
+          .id = driver::kAttributeClusterDimension,
+          .padding = 0,
+          .value = {.cluster = {static_cast<unsigned>(stage.cluster_x),
+                                static_cast<unsigned>(stage.cluster_y),
+                                static_cast<unsigned>(stage.cluster_z)}}};
+    }
     // A grid has a maximum width; programs loop over the remaining work.
     const driver::LaunchConfig launch_config{
         .grid_x = static_cast<unsigned>(std::min(stage.grid_x, kWidestGrid)),
@@ -253,10 +269,18 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
         .block_z = static_cast<unsigned>(stage.threads_z),
         .shared_bytes = static_cast<unsigned>(stage.shared_bytes),
         .stream = as_stream(stream),
-        .attributes = &overlaps,
-        .num_attributes = early ? 1U : 0U};
-    DORAJIT_CUDA_TRY(driver_, launch_kernel, &launch_config, function, parameters, nullptr);
-    return {};
+        .attributes = attributes.data(),
+        .num_attributes = num_attributes};
+    const auto result = driver_.launch_kernel(&launch_config, function, parameters, nullptr);
+    if (result == driver::kCudaSuccess) return {};
+    Error error = driver_.error(CudaDriver::symbol_of_launch_kernel, result);
+    if (result == driver::kCudaErrorCooperativeLaunchTooLarge) {
+      error.message += std::format(
+          "; the device cannot hold the {} blocks of {} threads of a cooperative grid at once: "
+          "make the grid smaller, or let a block take fewer registers and less shared memory",
+          stage.programs(), stage.threads * stage.threads_y * stage.threads_z);
+    }
+    return std::unexpected(std::move(error));
   };
   const bool has_first = shape.run.programs() > 0;
   if (has_first) DORAJIT_TRY(launch_stage(own.stage(0), shape.run, false));

@@ -1,39 +1,66 @@
 
 #include "runtime/device/cuda/driver_objects.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <utility>
 
+#include "kernel_templates/integer_types.h"
 #include "runtime/base/file_descriptor.h"
 
 namespace dorajit::device {
 namespace {
 
-constexpr unsigned kRowBytes = 128;
+using driver::TensorMapType;
 
-int data_type_of(kernels::ElementType type) {
+// Of elements that are not floating-point numbers the size counts: they are copied as they are, and
+// zero is zero in each.
+TensorMapType data_type_of(kernels::ElementType type) {
   switch (type) {
     case kernels::ElementType::kFloat16:
-      return driver::kTensorMapFloat16;
+      return TensorMapType::kFloat16;
     case kernels::ElementType::kBfloat16:
-      return driver::kTensorMapBfloat16;
+      return TensorMapType::kBfloat16;
+    case kernels::ElementType::kFloat32:
+      return TensorMapType::kFloat32;
+    case kernels::ElementType::kFloat64:
+      return TensorMapType::kFloat64;
     default:
-      return driver::kTensorMapFloat32;
+      break;
   }
+  switch (kernels::element_size(type)) {
+    case 1:
+      return TensorMapType::kUint8;
+    case 2:
+      return TensorMapType::kUint16;
+    case 4:
+      return TensorMapType::kUint32;
+    default:
+      return TensorMapType::kUint64;
+  }
+}
+
+int swizzle_of(int bytes) {
+  constexpr int kSmallest = 32;
+  return bytes == 0 ? 0
+                    : driver::kTensorMapSwizzle32 + std::countr_zero(unsigned(bytes / kSmallest));
 }
 
 Status encode(const driver::CudaDriver& driver, const kernels::TensorBox& box,
               driver::TensorMap& map) {
-  const auto size = static_cast<unsigned>(kernels::size_in_bytes(box.type));
-  const unsigned long long sizes[] = {static_cast<unsigned long long>(box.columns),
-                                      static_cast<unsigned long long>(box.rows)};
-  const unsigned long long strides[] = {static_cast<unsigned long long>(box.row_bytes)};
-  const unsigned shape[] = {kRowBytes / size, static_cast<unsigned>(box.box_rows)};
-  const unsigned steps[] = {1, 1};
-  DORAJIT_CUDA_TRY(driver, tensor_map_encode, &map, data_type_of(box.type), 2, box.data, sizes,
-                   strides, shape, steps, driver::kTensorMapNotInterleaved,
-                   driver::kTensorMapSwizzle128, driver::kTensorMapPromotion256,
-                   driver::kTensorMapZeros);
+  constexpr int kMaxRank = kernels::TensorBox::kMaxRank;
+  unsigned long long sizes[kMaxRank] = {};
+  unsigned long long strides[kMaxRank] = {};
+  unsigned shape[kMaxRank] = {};
+  std::ranges::copy(box.sizes, sizes);
+  std::ranges::copy(box.strides, strides);
+  std::ranges::copy(box.box, shape);
+  const unsigned steps[kMaxRank] = {1, 1, 1, 1, 1};
+  DORAJIT_CUDA_TRY(driver, tensor_map_encode, &map, data_type_of(box.type),
+                   static_cast<unsigned>(box.rank), box.data, sizes, strides, shape, steps,
+                   driver::kTensorMapNotInterleaved, swizzle_of(box.swizzle_bytes),
+                   driver::kTensorMapPromotion256, driver::kTensorMapZeros);
   return {};
 }
 

@@ -36,6 +36,7 @@ class CapturedWork {
 
 // Tensor maps (descriptors of the tensor memory accelerator) for the boxes of a template.
 using TensorMaps = std::array<driver::TensorMap, kernels::kTensorMaps>;
+static_assert(sizeof(driver::TensorMap) == kernels::KernelParameters::kTensorMapBytes);
 
 // Encodes on the host: no allocation, no stream, no context. The maps of null boxes are zeroed;
 // maps beyond the last box are not changed.

@@ -182,6 +182,22 @@ CuResult cuLaunchKernelEx(const LaunchConfig* config, CuFunction function, void*
   }
   return fake.launch(reinterpret_cast<const char*>(function), *config, parameters);
 }
+// The map is what was asked for, so that a launch shows it: the address, the type with the rank and
+// the swizzle, five sizes, four strides and five sides of the box.
+CuResult cuTensorMapEncodeTiled(dorajit::driver::TensorMap* map,
+                                dorajit::driver::TensorMapType type, unsigned rank, void* data,
+                                const unsigned long long* sizes, const unsigned long long* strides,
+                                const unsigned* box, const unsigned*, int, int swizzle, int, int) {
+  *map = {};
+  map->words[0] = reinterpret_cast<std::uintptr_t>(data);
+  map->words[1] = static_cast<unsigned>(type) | rank << 8U | static_cast<unsigned>(swizzle) << 16U;
+  for (unsigned i = 0; i < rank; ++i) {
+    map->words[2 + i] = sizes[i];
+    if (i + 1 < rank) map->words[7 + i] = strides[i];
+    map->words[11 + i] = box[i];
+  }
+  return 0;
+}
 CuResult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   *free = kMemory / 64;
   *total = kMemory;
