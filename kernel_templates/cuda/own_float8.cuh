@@ -26,9 +26,8 @@ __device__ __forceinline__ unsigned rounded(float value) {
   const unsigned subnormal =
       __float_as_uint(__uint_as_float(word) + __uint_as_float(kShift)) - kShift;
   const unsigned even = (word >> kDropped) & 1;
-  const unsigned normal =
-      ((word + (1u << (kDropped - 1)) - 1 + even) >> kDropped) - (kNormal >> kDropped) +
-      (1u << kMantissa);
+  const unsigned normal = ((word + (1u << (kDropped - 1)) - 1 + even) >> kDropped) -
+                          (kNormal >> kDropped) + (1u << kMantissa);
   const unsigned bits = word < kNormal ? subnormal : normal;
   return bits < kLargest ? bits : kLargest;
 }

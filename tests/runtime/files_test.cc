@@ -1,5 +1,7 @@
-// Folders of one process, and files that a user names: devices, FIFOs and files without end are refused
-// at once.
+// Folders of one process, and files that a user names: devices, FIFOs and files without end are
+// refused at once.
+#include "runtime/base/files.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -14,7 +16,6 @@
 #include <string>
 
 #include "runtime/base/file_descriptor.h"
-#include "runtime/base/files.h"
 #include "tests/fakes/child_process.h"
 #include "tests/fakes/scoped_environment.h"
 #include "tests/fakes/temporary_directory.h"
