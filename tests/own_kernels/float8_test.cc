@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -210,13 +211,13 @@ class OwnKernelFloat8Test : public OwnKernelTest {
   OwnKernelFloat8Test() { set_variable("DORAJIT_TUNE", "off"); }
 
   bindings::Outcome run(const DLDataType& type) {
-    alignas(16) static std::array<std::byte, 3 * 64> memory;
+    alignas(16) static std::array<std::byte, std::size_t{3} * 64> memory;
     static std::int64_t shape[] = {64};
     fake_->launch = [](const char*, const driver::LaunchConfig&, void**) { return 0; };
     DLTensor tensors[3];
     const DLTensor* pointers[3];
     for (int i = 0; i < 3; ++i) {
-      tensors[i] = {.data = memory.data() + i * 64,
+      tensors[i] = {.data = memory.data() + std::ptrdiff_t{64} * i,
                     .device = {kDLCUDA, 0},
                     .ndim = 1,
                     .dtype = type,

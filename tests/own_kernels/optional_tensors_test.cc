@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -136,13 +137,13 @@ class OptionalTensorsTest : public OwnKernelTest {
 };
 
 TEST_F(OptionalTensorsTest, KernelGetsNullForWhatIsLeftOut) {
-  alignas(16) static std::array<float, 4 * 64> memory;
+  alignas(16) static std::array<float, std::size_t{4} * 64> memory;
   std::int64_t shape[] = {64};
   const auto run = [&](std::array<bool, 4> is_given) {
     DLTensor tensors[4];
     const DLTensor* pointers[4] = {};
     for (std::size_t i = 0; i < 4; ++i) {
-      tensors[i] = {.data = memory.data() + i * 64,
+      tensors[i] = {.data = memory.data() + std::ptrdiff_t{64} * i,
                     .device = {kDLCUDA, 0},
                     .ndim = 1,
                     .dtype = {kDLFloat, 32, 1},

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -204,8 +205,8 @@ class OwnKernelTensorMapsTest : public OwnKernelTest {
 };
 
 TEST_F(OwnKernelTensorMapsTest, LaunchGetsAMapOfItsTensor) {
-  alignas(16) static std::array<std::byte, 64 * 48> x;
-  alignas(16) static std::array<std::byte, 64 * 48> out;
+  alignas(16) static std::array<std::byte, std::size_t{64} * 48> x;
+  alignas(16) static std::array<std::byte, std::size_t{64} * 48> out;
   std::int64_t shape[] = {24, 64};
   const auto run = [&](const DLDataType& type) {
     DLTensor tensors[2];
@@ -258,7 +259,7 @@ TEST_F(OwnKernelTensorMapsTest, EveryKindOfParameterHasAPlace) {
   kernels::template_of(variant).put_parameters(variant, arguments, parameters_of_kernel);
   const auto& addresses = parameters_of_kernel.addresses;
   EXPECT_EQ(addresses[2], maps.data());
-  EXPECT_EQ(addresses[31], maps.data() + 7 * 128);
+  EXPECT_EQ(addresses[31], maps.data() + std::ptrdiff_t{7} * 128);
   EXPECT_EQ(*static_cast<void**>(addresses[32]), &arguments);
 }
 
