@@ -179,7 +179,7 @@ def tidy(program, root, passed, batch):
     faulty = 0
     if len(paths) == 1:
         report, is_clean = check(program, unit, config, words, folder)
-        print(report, end="", flush=True)
+        print(report if report or is_clean else f"{unit}: clang-tidy failed without a report\n", end="", flush=True)
         faulty = not is_clean
     # Sources of a batch include the same headers; the check for that is replaced.
     elif any(map(includes_twice, paths)) or not check(program, unit, config, words, folder,

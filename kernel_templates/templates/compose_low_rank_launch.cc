@@ -107,7 +107,7 @@ TensorBoxes list_low_rank_boxes(const Variant& variant, const Config& config,
                                 const LaunchArguments& arguments, int) {
   const LowRankConfig own = low_rank_config_from(config);
   if (own.instruction != kWgmma) return {};
-  const auto [rows, columns, rank] = arguments.sizes;
+  const auto& [rows, columns, rank] = arguments.sizes;
   const auto of_result = [&](LowRankOperand operand) {
     return variant.has(operand)
                ? box_of(arguments, variant, operand, rows, columns, low_rank_group_rows(own))

@@ -123,7 +123,7 @@ TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
   const WeightNormConfig own = norm_config_from(config);
   TensorBoxes boxes{.count = 3};  // kernels with other instructions read none of them
   if (own.instruction != kWgmma && !wgmma_streams(own)) return boxes;
-  const auto [rows, columns, rank] = arguments.sizes;
+  const auto& [rows, columns, rank] = arguments.sizes;
   boxes.boxes = {box_of(arguments, variant, kWeight, rows, columns, own.rows),
                  box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),
                  box_of(arguments, variant, kLoraB, rows, rank, own.rows)};
