@@ -15,7 +15,8 @@ function(dorajit_add_notice name headline)
   foreach(prefix IN LISTS notice_UNPARSED_ARGUMENTS)
     list(APPEND folders "${prefix}/share/doc" "${prefix}/share/licenses" "${prefix}/share" "${prefix}")
   endforeach()
-  find_file(DORAJIT_${name}_NOTICE NAMES ${notice_FILES} PATHS ${folders} NO_DEFAULT_PATH NO_CACHE)
+  find_file(DORAJIT_${name}_NOTICE NAMES ${notice_FILES} PATHS ${folders} NO_DEFAULT_PATH
+            NO_CMAKE_FIND_ROOT_PATH NO_CACHE)
   if(NOT DORAJIT_${name}_NOTICE)
     message(WARNING "the licence of ${headline} was not found below ${notice_UNPARSED_ARGUMENTS}: set "
                     "-DDORAJIT_${name}_NOTICE=FILE before you distribute this build.")
