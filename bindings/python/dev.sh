@@ -9,9 +9,9 @@ peft_packages=(peft==0.21.2 transformers==5.23.0 diffusers==0.42.1)
 deepspeed_packages=(deepspeed==0.19.8)
 # For the tests of quantized base layers, each skipped without its package; HQQ needs termcolor.
 quantized_packages=(bitsandbytes==0.50.2 torchao==0.18.0 hqq==0.2.8.post1 termcolor)
-# Trainers and plug-ins of other projects, whose tests are skipped without them. Axolotl asks for a newer Python than the
-# tests of its plug-in need.
-framework_packages=(trl==1.16.0 datasets==5.2.0 lightning==2.6.6)
+# Trainers, an exporter and plug-ins of other projects, whose tests are skipped without them. Axolotl asks for a newer
+# Python than the tests of its plug-in need.
+framework_packages=(trl==1.16.0 datasets==5.2.0 lightning==2.6.6 onnxscript==0.7.2)
 plugin_packages=(axolotl==0.21.0 addict pillow unsloth_zoo==2026.10.9 ms-swift==4.6.0 json_repair modelscope
   modelscope_hub cryptography cffi requests urllib3 certifi)
 torch_package=torch==2.13.0
@@ -53,7 +53,8 @@ CODE
 # test_python [--peft VERSION] [--upstream] [ARGUMENT...]: runs tests/python against the package in the
 # release build tree, or with --upstream PEFT's own DoRA tests. --peft selects another version of PEFT than
 # the environment's. Arguments are passed to pytest. PyTorch has one thread: on cores that compile at the same time, its
-# threads wait for each other, which made the tests take four times as long.
+# threads wait for each other, which made the tests take four times as long. CI is set as on hosts that run tests after
+# each change, because Inductor is stricter there.
 test_python() {
   local tree=$root/build/release other='' tests=("$python" -m pytest -q -p no:cacheprovider)
   has_python || return 0
@@ -69,7 +70,7 @@ test_python() {
   done
   say "testing the Python package"
   (cd "$root" && PYTHONPATH=${other:+$other:}$tree/bindings/python PATH=$tree/apps/cli:$PATH \
-    OMP_NUM_THREADS=1 DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
+    CI=true OMP_NUM_THREADS=1 DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
 # every_interpreter: prints a path for each version in pyproject.toml. uv finds those that are here and fetches the others.

@@ -138,6 +138,5 @@ _library = torch_library.Library("dorajit", "FRAGMENT")
 _library.add(
     "row_norms", "row_norms(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, int? chunk_mb) -> Tensor",
     _computed, _fake_operator)
-torch_library.decompose(torch.ops.dorajit.row_norms, _expression)
 flop_counter.register_flop_formula(torch.ops.dorajit.row_norms)(
     lambda weight, lora_A, *_, **__: 2 * math.prod(weight) * lora_A[0])

@@ -6,6 +6,7 @@ are first passed to the native library; if it refuses them, `plan` finds other v
 the call runs in PyTorch. So successful calls pay nothing for it.
 """
 
+import sys
 import typing
 
 import torch
@@ -63,12 +64,22 @@ def _has_transform():
 _has_transform._dynamo_marked_constant = True
 
 
+def _is_onnx_exporting():
+    flags = sys.modules.get("torch.onnx._internal.exporter._flags")  # what torch.onnx.is_in_onnx_export() reads
+    return flags is not None and flags._is_onnx_exporting
+
+
+_is_onnx_exporting._dynamo_marked_constant = True
+
+
 def why_expression(*tensors):
     """The reason, as text, why a call with these tensors that is observed must run in PyTorch's own operations; None if
     it can be an operator."""
     is_traced = is_compiling()
     if is_transformed() or (not is_traced and any(_is_batch(one) for one in tensors if isinstance(one, torch.Tensor))):
         return "a transform of torch.func or forward-mode differentiation is active"
+    if is_traced and _is_onnx_exporting():
+        return "torch.onnx.export records the call, for programs that run without dorajit"
     if any(map(frameworks.is_dtensor, tensors)):
         return "an operand is a DTensor"
     if not is_traced and _is_jit_tracing():

@@ -55,13 +55,13 @@ class Library(torch.library.Library):
                 return tuple(made) if isinstance(made, list) else made
 
         def autograd(*operands):
-            if eligibility.is_transformed():
-                eligibility.require_native(name, eligibility.why_expression())
+            reason = eligibility.why_expression()
+            if reason:
+                eligibility.require_native(name, reason)
                 return plain(*operands)
             return Node.apply(*operands) if eligibility.builds_graph(*operands) else Node.forward(*operands)
 
         self.impl(name, autograd, "Autograd")
-        decompose(forward, plain)
 
     def register_constant(self, name):
         """Registers an operator whose results are constants for autograd."""
@@ -75,12 +75,6 @@ class Library(torch.library.Library):
 
     def _operator(self, name):
         return getattr(getattr(torch.ops, self.ns), name)
-
-
-def decompose(operator, plain):
-    """Registers `plain`, the operator in PyTorch's own operations, for exporters to programs without dorajit. The
-    exporter to ONNX uses this table; torch.compile and torch.export do not."""
-    torch._decomp.decomposition_table[operator.default] = plain
 
 
 # --- schemas and implementations -----------------------------------------------------------------
