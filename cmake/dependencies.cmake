@@ -2,11 +2,12 @@
 include(third_party_notices)
 
 # dorajit_add_headers(NAME HEADER HEADLINE PACKAGE...): HEADLINE is the heading of its notice. The first package
-# is Debian's name, the others are names in other distributions.
+# is Debian's name, the others are names in other distributions. Packages that are missing are named together below.
 function(dorajit_add_headers name header headline package)
   find_path(DORAJIT_${name}_INCLUDE_DIR "${header}")
   if(NOT DORAJIT_${name}_INCLUDE_DIR)
-    message(FATAL_ERROR "${header} was not found: install ${package} (./dev setup does).")
+    set(missing_packages ${missing_packages} ${package} PARENT_SCOPE)
+    return()
   endif()
   mark_as_advanced(DORAJIT_${name}_INCLUDE_DIR)
   add_library(dorajit_${name} INTERFACE)
@@ -32,6 +33,13 @@ if(DORAJIT_BUILD_CLI OR DORAJIT_BUILD_DAEMON)
 endif()
 if(DORAJIT_BUILD_DAEMON)
   dorajit_add_headers(uv uv.h "libuv (MIT)" libuv1-dev libuv libuv-devel)
+endif()
+if(missing_packages)
+  list(JOIN missing_packages " " missing_packages)
+  message(FATAL_ERROR "Headers of libraries were not found: apt-get install ${missing_packages} (./dev setup does); "
+    "other distributions have them under similar names.")
+endif()
+if(DORAJIT_BUILD_DAEMON)
   # Prefer the static archive, so that the daemon runs where libuv is not installed.
   find_library(DORAJIT_UV_LIBRARY NAMES libuv_a.a libuv.a uv REQUIRED)
   mark_as_advanced(DORAJIT_UV_LIBRARY)

@@ -22,12 +22,17 @@ pip_install() {
   "$python" -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 15 "$@" >&2
 }
 
-# Creates a virtual environment with PyTorch (the CPU build where there is no GPU) and the packages that
+# Creates a virtual environment, empty at first, and installs Python's headers.
+make_environment() {
+  ! command -v dpkg-query >/dev/null || install_packages python3-dev
+  [[ -x $python ]] || python3 -m venv "$state/python" >&2
+}
+
+# Fills the virtual environment with PyTorch (the CPU build where there is no GPU) and the packages that
 # build and test dorajit. Fetching may fail; the caller checks what is missing.
 install_python() {
-  install_packages python3-dev
+  make_environment || return 0
   say "fetching $torch_package ${python_packages[*]}"
-  [[ -x $python ]] || python3 -m venv "$state/python" >&2 || return 0
   has_gpu || pip_install --index-url "$torch_cpu_index" "$torch_package" || true
   pip_install "$torch_package" "${python_packages[@]}" || true
   pip_install "$torch_package" "${peft_packages[@]}" ||
