@@ -44,6 +44,8 @@ def test_recording_is_what_a_run_asks_for(compared, model, recipe, true, device)
         pytest.importorskip("bitsandbytes", exc_type=ImportError)
     if model in ("flux", "sdxl"):
         pytest.importorskip("diffusers")
+    if (model, recipe, device, true) == ("qwen3_vl_language", "nf4", "cpu", True):
+        pytest.skip("the tower has layers of 4304 outputs; on a CPU those of bitsandbytes are multiples of 32")
     recorded, run = compared(model, recipe, device, true=true)
     assert run and recorded == run
 
