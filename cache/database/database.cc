@@ -1,17 +1,17 @@
 #include "cache/database/database.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <ctime>
+#include <filesystem>
 #include <format>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,6 +22,8 @@
 
 namespace dorajit::cache {
 namespace {
+
+namespace fs = std::filesystem;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -126,25 +128,14 @@ Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, 
   return file;
 }
 
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
-
-bool is_empty(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0 && info.st_size == 0;
-}
-
 std::string aside_name(const std::string& path) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &utc);
-  const std::string name = std::format("{}.corrupt-{}", path, text.data());
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::string name = std::format("{}.corrupt-{:%Y%m%dT%H%M%SZ}", path, now);
   std::string unique = name;
-  for (int i = 2; exists(unique); ++i) unique = std::format("{}-{}", name, i);
+  std::error_code error;
+  for (int i = 2; fs::exists(fs::symlink_status(unique, error)); ++i) {
+    unique = std::format("{}-{}", name, i);
+  }
   return unique;
 }
 
@@ -152,10 +143,9 @@ std::string aside_name(const std::string& path) {
 // first, that is success, so no lock is needed. `mode` is the file's mode.
 Status publish_new_database(const std::string& path, FilePlace place, mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, place, mode));
-  DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
-  (void)published;
-  return {};
+  return make_database(path, {}, place, mode)
+      .and_then([](AtomicFile file) { return file.publish_if_absent(); })
+      .transform([](bool /*published*/) {});
 }
 
 // Renames the damaged file at `path` to `path`.corrupt-<UTC time>, together with its WAL, and
@@ -173,7 +163,7 @@ Status replace_damaged_database(const std::string& path, const std::string& reas
   DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, place, mode));
 
   // Reading the damaged file has created an empty WAL and its index.
-  if (is_empty(path + "-wal")) {
+  if (std::error_code error; fs::file_size(path + "-wal", error) == 0) {
     ::unlink((path + "-wal").c_str());
     ::unlink((path + "-shm").c_str());
   }
