@@ -123,8 +123,7 @@ EngineParts make_parts(const Settings& settings, const Clock& clock,
   std::unique_ptr<launch::ConfigSource> configs = std::make_unique<TuningConfigSource>(
       used, store, *statistics, daemon_of(used, is_locked), clock);
   if (!used.record_path.empty()) {
-    configs = std::make_unique<RecordingConfigSource>(ProblemRecord::of(used.record_path),
-                                                      std::move(configs));
+    configs = std::make_unique<RecordingConfigSource>(used.record_path, std::move(configs));
   }
   auto engine = std::make_unique<Engine>(std::move(used), std::move(statistics),
                                          std::move(artifacts), std::move(configs));

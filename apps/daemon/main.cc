@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <format>
+#include <fstream>
+#include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -14,18 +18,26 @@
 #include "apps/cli/terminal/number_range.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/daemon/background.h"
-#include "apps/daemon/worker.h"
 #include "autotune/engine_factory.h"
 #include "autotune/service/daemon/daemon.h"
+#include "autotune/service/protocol/messages.h"
 #include "autotune/service/protocol/socket_path.h"
+#include "kernel_templates/config.h"
 #include "runtime/base/settings.h"
 #include "runtime/compile/compile_worker.h"
+#include "runtime/launch/problem.h"
 
 namespace dorajit::daemon {
 namespace {
 
 using autotune::DaemonEnd;
+using autotune::protocol::Answer;
+using autotune::protocol::Failed;
+using autotune::protocol::Tuned;
+using autotune::protocol::TuneRequest;
 using cli::ExitCode;
+using kernels::DeviceKind;
+using launch::DeviceId;
 
 struct Options {
   std::string cache_dir;
@@ -126,6 +138,84 @@ Result<autotune::WorkerRules> worker_rules(const Settings& settings, const Optio
       .max_bytes = options.worker_mib > 0 ? options.worker_mib << 20 : half_of_memory(),
       .duty = options.duty_percent / 100,
       .busy_duty = options.busy_duty_percent / 100};
+}
+
+// The device of this machine with that fingerprint.
+std::optional<DeviceId> find_device(Engine& engine, const std::string& fingerprint) {
+  const auto is_it = [&](const DeviceId& id) {
+    const auto device = engine.device(id);
+    return device && (*device)->info().fingerprint == fingerprint;
+  };
+  if (const DeviceId cpu{.kind = DeviceKind::kCpu}; fingerprint.starts_with("cpu") && is_it(cpu)) {
+    return cpu;
+  }
+  for (int ordinal = 0; ordinal < engine.cuda_device_count(); ++ordinal) {
+    const DeviceId cuda{.kind = DeviceKind::kCuda, .ordinal = ordinal};
+    if (is_it(cuda)) return cuda;
+  }
+  return std::nullopt;
+}
+
+constexpr unsigned kGrace = 10;  // seconds
+
+// Without its daemon, a worker that hangs would keep its claim on the problem for ever.
+void set_alarm(double seconds) {
+  ::alarm(seconds > 0 ? static_cast<unsigned>(seconds) + kGrace : 0);
+}
+
+// Where the system runs out of memory, it should kill this process before the clients.
+void prefer_as_oom_victim() { std::ofstream("/proc/self/oom_score_adj") << 1000; }
+
+Answer tune(Engine& engine, const TuneRequest& request) {
+  const auto failed = [&](std::string reason) {
+    return Failed{request.problem, request.device, std::move(reason)};
+  };
+  const auto problem = launch::parse_problem(request.problem);
+  if (!problem) return failed("invalid problem key");
+  const auto id = find_device(engine, request.device);
+  if (!id) return failed("this machine has no such device");
+  const auto answer = engine.prepare_again(*problem, *id);
+  if (!answer) return failed(answer.error().message.substr(0, 1000));
+  if (is_exact(answer->origin)) {
+    return Tuned{.problem = request.problem,
+                 .device = request.device,
+                 .config = to_text(answer->config),
+                 .median_ns = answer->median_ns,
+                 .default_median_ns = answer->default_median_ns};
+  }
+  const std::string& why = answer->why_untuned;
+  return failed("it could not be tuned: " +
+                (why.empty() ? "the daemon's log says why" : why.substr(0, 900)));
+}
+
+// A worker of the daemon. Reads requests from standard input, one a line, until it ends, and
+// answers each on standard output (autotune/service/daemon/worker_supervisor.h). A problem that
+// takes longer than `seconds` and some grace ends the process, in case the daemon has gone and
+// cannot; 0: no limit.
+Status run_worker(const Settings& settings, double seconds) {
+  prefer_as_oom_victim();
+  const auto parts = autotune::make_engine(settings);
+  for (std::string asked; std::getline(std::cin, asked);) {
+    DORAJIT_ASSIGN(const auto request, autotune::protocol::parse_request(asked));
+    const auto* wanted = std::get_if<TuneRequest>(&request);
+    if (wanted == nullptr) continue;
+    set_alarm(seconds);
+    Answer answer = tune(*parts.engine, *wanted);
+    set_alarm(0);
+    // A store that has failed to write once keeps to memory, so another process takes the next job.
+    const bool is_kept = parts.store->persistent();
+    if (!is_kept) {
+      answer =
+          Failed{wanted->problem, wanted->device,
+                 "winners cannot be kept: " + parts.store->reason_not_persistent().substr(0, 500)};
+    }
+    const std::string line = to_line(answer);
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+    if (!is_kept) break;
+  }
+  ::alarm(kGrace);  // closing a device may hang, too
+  return {};
 }
 
 constexpr int kFirstPassed = 3;  // as sd_listen_fds(3) has it

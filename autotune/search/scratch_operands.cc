@@ -7,8 +7,9 @@
 #include <format>
 #include <random>
 
-#include "autotune/search/element_values.h"
+#include "kernel_templates/float8.h"
 #include "kernel_templates/integer_types.h"
+#include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
@@ -28,6 +29,24 @@ constexpr int kWidestAccess = 16;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
+}
+
+double element_of(std::span<const std::byte> bytes, ElementType type, std::size_t i) {
+  if (const auto* const float8 = kernels::as_float8(type)) {
+    return kernels::widen_float8(*float8, static_cast<unsigned char>(bytes[i]));
+  }
+  const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data()),
+                                       .row_stride = 0};
+  return kernels::load_element<double>(place, type, 0, static_cast<long long>(i));
+}
+
+void set_element(std::span<std::byte> bytes, ElementType type, std::size_t i, double value) {
+  if (const auto* const float8 = kernels::as_float8(type)) {
+    bytes[i] = std::byte{kernels::narrow_float8(*float8, static_cast<float>(value))};
+  } else {
+    const kernels::OperandArgument place{.data = bytes.data(), .row_stride = 0};
+    kernels::store_element(place, type, 0, static_cast<long long>(i), value);
+  }
 }
 
 }  // namespace
@@ -132,7 +151,13 @@ ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant&
       shape_(shape),
       layout_(layout_of(variant, shape, device.info().traits.kind)),
       workspace_offset_(operand_bytes(variant, shape, device.info().traits.kind)),
-      set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {}
+      set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    if (variant.has(i) && variant.operation->operands[i].role == OperandRole::kOutput) {
+      outputs_.push_back(i);
+    }
+  }
+}
 
 Result<ScratchOperands> ScratchOperands::make(device::Device& device,
                                               const kernels::Variant& variant,
@@ -178,7 +203,7 @@ Status ScratchOperands::copy(std::int64_t to, std::int64_t from) {
 kernels::LaunchArguments ScratchOperands::arguments(std::int64_t set) const {
   kernels::LaunchArguments arguments;
   arguments.set_sizes(shape_.sizes);
-  arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
+  arguments.workspace = data(set) + workspace_offset_;
   std::array<double, kernels::kMaxCallScalars> scalars{};
   scalars.fill(0.5);
   std::ranges::transform(variant_.operation->scalar_values, scalars.begin(),
@@ -191,17 +216,15 @@ kernels::LaunchArguments ScratchOperands::arguments(std::int64_t set) const {
   arguments.set_scalars(scalars);
   for (std::size_t i = 0; i < layout_.size(); ++i) {
     if (!variant_.has(i)) continue;
-    arguments.operands[i] = {
-        .data = buffer_->data() + set * set_bytes_ + static_cast<std::ptrdiff_t>(layout_[i].offset),
-        .row_stride = layout_[i].row_stride};
+    arguments.operands[i] = {.data = data(set) + layout_[i].offset,
+                             .row_stride = layout_[i].row_stride};
   }
   return arguments;
 }
 
 Status ScratchOperands::poison(std::int64_t set, int byte) {
   const auto& operands = variant_.operation->operands;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+  for (const std::size_t i : outputs_) {
     void* const data = arguments(set).operands[i].data;
     DORAJIT_TRY(operands[i].is_read ? fill_samples(i, set)
                                     : device_->fill(data, byte, layout_[i].bytes));
@@ -212,10 +235,8 @@ Status ScratchOperands::poison(std::int64_t set, int byte) {
 }
 
 Result<std::vector<std::byte>> ScratchOperands::read_outputs(std::int64_t set) const {
-  const auto& operands = variant_.operation->operands;
   std::vector<std::byte> outputs;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+  for (const std::size_t i : outputs_) {
     const std::size_t at = outputs.size();
     outputs.resize(at + layout_[i].bytes);
     DORAJIT_TRY(
@@ -229,8 +250,7 @@ Result<std::string> ScratchOperands::leftovers(std::int64_t set) const {
   DORAJIT_ASSIGN(const std::vector<std::byte> outputs, read_outputs(set));
   std::span<const std::byte> rest = outputs;
   std::string text;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+  for (const std::size_t i : outputs_) {
     const auto size = static_cast<std::size_t>(kernels::element_size(variant_.types[i]));
     const std::size_t count = layout_[i].bytes / size;
     std::size_t left = 0;
@@ -259,8 +279,7 @@ Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t s
   }
   spec.reference(host, variant_);
   std::vector<std::byte> outputs;
-  for (std::size_t i = 0; i < layout_.size(); ++i) {
-    if (spec.operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+  for (const std::size_t i : outputs_) {
     outputs.insert(outputs.end(), copies[i].begin(), copies[i].end());
   }
   return outputs;
@@ -268,19 +287,17 @@ Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t s
 
 Result<std::vector<std::byte>> ScratchOperands::read(std::int64_t set) const {
   std::vector<std::byte> image(static_cast<std::size_t>(set_bytes_));
-  DORAJIT_TRY(device_->download(image.data(), buffer_->data() + set * set_bytes_, image.size()));
+  DORAJIT_TRY(device_->download(image.data(), data(set), image.size()));
   return image;
 }
 
 Status ScratchOperands::restore(std::int64_t set, std::span<const std::byte> image) {
-  return device_->upload(buffer_->data() + set * set_bytes_, image.data(), image.size());
+  return device_->upload(data(set), image.data(), image.size());
 }
 
 std::vector<std::byte> ScratchOperands::with_outputs(std::vector<std::byte> image,
                                                      std::span<const std::byte> outputs) const {
-  const auto& operands = variant_.operation->operands;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+  for (const std::size_t i : outputs_) {
     std::ranges::copy(outputs.first(layout_[i].bytes),
                       image.begin() + static_cast<std::ptrdiff_t>(layout_[i].offset));
     outputs = outputs.subspan(layout_[i].bytes);
@@ -289,11 +306,9 @@ std::vector<std::byte> ScratchOperands::with_outputs(std::vector<std::byte> imag
 }
 
 std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
-  const auto& operands = variant_.operation->operands;
   std::vector<Part> parts;
   std::size_t begin = 0;  // of memory that no kernel may write
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+  for (const std::size_t i : outputs_) {
     const auto [offset, bytes, stride] = layout_[i];
     parts.push_back({.offset = begin, .bytes = offset - begin});
     parts.push_back({.offset = offset, .bytes = bytes, .output = i});
@@ -309,9 +324,13 @@ std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
 std::optional<ScratchOperands::Allowance> ScratchOperands::allowance(std::size_t output) const {
   const ElementType type = variant_.types[output];
   if (kernels::as_integer(type) != nullptr) return std::nullopt;
+  const auto* const float8 = kernels::as_float8(type);
+  const bool is_half = type == ElementType::kFloat16;
+  const double step = is_half ? 0x1p-10 : type == ElementType::kBfloat16 ? 0x1p-7 : 0;
+  const double smallest = is_half ? 0x1p-14 : 0;
   return Allowance{.type = type,
-                   .step = step_of(type),
-                   .smallest = smallest_normal(type),
+                   .step = float8 != nullptr ? std::ldexp(1, -float8->mantissa_bits) : step,
+                   .smallest = float8 != nullptr ? std::ldexp(1, 1 - float8->bias) : smallest,
                    .tolerance = variant_.operation->tolerance};
 }
 

@@ -88,8 +88,10 @@ class ScratchOperands {
   // for bit.
   struct Allowance {
     kernels::ElementType type;
-    double step;      // of rounding, relative to the larger of the element and `smallest`
-    double smallest;  // normal number
+    double step;  // of rounding, relative to the larger of the element and `smallest`; 0 for types
+                  // of more than 16 bits
+    double smallest;  // normal number, as smaller ones have steps as wide as its own; 0 where they
+                      // do not matter
     double tolerance;
   };
   // Nothing if no bit may differ, as of integers.
@@ -138,6 +140,7 @@ class ScratchOperands {
   kernels::Variant variant_;
   ScratchShape shape_;
   std::vector<Layout> layout_;
+  std::vector<std::size_t> outputs_;   // numbers of the outputs that the variant has
   std::int64_t workspace_offset_ = 0;  // within a set, after its operands
   std::int64_t set_bytes_ = 0;
   std::unique_ptr<device::Buffer> buffer_;

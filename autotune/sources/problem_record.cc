@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <format>
-#include <map>
+#include <mutex>
+#include <set>
 #include <system_error>
-#include <utility>
 
 #include "cache/files/shared_file.h"
 #include "runtime/base/error.h"
@@ -39,42 +39,30 @@ Status append(const std::string& path, std::string_view text) {
   return fail(StatusCode::kIoError, "there is no space for a complete line");
 }
 
-struct OpenRecords {
-  explicit OpenRecords(const OpenRecords* /*lost*/) {}
+// Of this process: "<path> <problem>", and "<path>" alone after a failure.
+struct Written {
+  explicit Written(const Written* /*lost*/) {}
 
   std::mutex mutex;
-  std::map<std::string, std::weak_ptr<ProblemRecord>> of_paths;  // under mutex
+  std::set<std::string> lines;  // under mutex
 };
 
 }  // namespace
 
-std::shared_ptr<ProblemRecord> ProblemRecord::of(const std::string& path) {
-  static constinit ForkSafe<OpenRecords, dorajit::Work::kPreparing> records;
+void RecordingConfigSource::record(const launch::Problem& problem) const {
+  static constinit ForkSafe<Written, dorajit::Work::kPreparing> of_process;
   const ForkGuard work(dorajit::Work::kPreparing);
-  auto& [mutex, of_paths] = current(records);
+  auto& [mutex, lines] = current(of_process);
+  const std::string line = to_text(problem) + '\n';
   const std::scoped_lock lock(mutex);
-  std::weak_ptr<ProblemRecord>& known = of_paths[path];
-  auto record = known.lock();
-  if (record == nullptr) {
-    record = std::make_shared<ProblemRecord>(path);
-    known = record;
-  }
-  return record;
-}
-
-void ProblemRecord::add(const launch::Problem& problem) {
-  std::string name = to_text(problem);
-  const std::scoped_lock lock(mutex_);
-  if (has_failed_ || written_.contains(name)) return;
-  if (const Status appended = append(path_, name + '\n'); !appended) {
-    has_failed_ = true;
+  if (lines.contains(path_) || !lines.insert(path_ + ' ' + line).second) return;
+  if (const Status appended = append(path_, line); !appended) {
+    lines.insert(path_);
     log(LogLevel::kWarning,
         std::format("problems are not recorded in {}: {}; set DORAJIT_RECORD to a file that can be "
                     "written, or unset it",
                     path_, appended.error().message));
-    return;
   }
-  written_.insert(std::move(name));
 }
 
 }  // namespace dorajit::autotune

@@ -1,17 +1,17 @@
 #include "cache/database/database.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <ctime>
+#include <filesystem>
 #include <format>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,6 +22,8 @@
 
 namespace dorajit::cache {
 namespace {
+
+namespace fs = std::filesystem;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -110,51 +112,30 @@ SqliteStatus salvage(const std::string& path, Salvaged& rows) {
   return {};
 }
 
-std::unexpected<Error> sqlite_failure(std::string_view action, const std::string& path,
-                                      const SqliteError& error, FilePlace place) {
-  const int error_number = error.code == SQLITE_FULL ? ENOSPC : EIO;
-  return fail(StatusCode::kIoError, std::format("cannot {} {}: {}; {}", action, shown_path(path),
-                                                error.message, remedy(error_number, place)));
-}
-
-SqliteStatus fill(const std::string& path, const Salvaged& rows) {
-  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
-  DORAJIT_TRY(build_schema(connection));
-  DORAJIT_TRY(insert_records(connection, rows.trials, rows.winners));
-  return begin_wal(connection);
-}
-
-// The database under its temporary name, closed, with no companion files.
+// The database in WAL mode, under its temporary name.
 Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, FilePlace place,
                                  mode_t mode) {
-  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, place, mode));
-  const SqliteStatus filled = fill(file.temporary_path(), rows);
-  for (const char* companion : kCompanions) {
-    ::unlink((file.temporary_path() + companion).c_str());
+  auto bytes = database_bytes(rows.trials, rows.winners);
+  if (!bytes) {
+    return fail(StatusCode::kIoError,
+                std::format("cannot make {}: {}", shown_path(path), bytes.error().message));
   }
-  if (!filled) return sqlite_failure("make", path, filled.error(), place);
+  // The versions of the file format for writing and reading: 2 is WAL
+  // (https://sqlite.org/fileformat2.html#file_format_version_numbers).
+  (*bytes)[18] = (*bytes)[19] = 2;
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, place, mode));
+  DORAJIT_TRY(file.write(*bytes));
   return file;
 }
 
-bool exists(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0;
-}
-
-bool is_empty(const std::string& path) {
-  struct stat info{};
-  return ::lstat(path.c_str(), &info) == 0 && info.st_size == 0;
-}
-
 std::string aside_name(const std::string& path) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &utc);
-  const std::string name = std::format("{}.corrupt-{}", path, text.data());
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::string name = std::format("{}.corrupt-{:%Y%m%dT%H%M%SZ}", path, now);
   std::string unique = name;
-  for (int i = 2; exists(unique); ++i) unique = std::format("{}-{}", name, i);
+  std::error_code error;
+  for (int i = 2; fs::exists(fs::symlink_status(unique, error)); ++i) {
+    unique = std::format("{}-{}", name, i);
+  }
   return unique;
 }
 
@@ -162,10 +143,9 @@ std::string aside_name(const std::string& path) {
 // first, that is success, so no lock is needed. `mode` is the file's mode.
 Status publish_new_database(const std::string& path, FilePlace place, mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, place, mode));
-  DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
-  (void)published;
-  return {};
+  return make_database(path, {}, place, mode)
+      .and_then([](AtomicFile file) { return file.publish_if_absent(); })
+      .transform([](bool /*published*/) {});
 }
 
 // Renames the damaged file at `path` to `path`.corrupt-<UTC time>, together with its WAL, and
@@ -177,12 +157,13 @@ Status replace_damaged_database(const std::string& path, const std::string& reas
   remove_stale_temporaries(parent_directory(path));
   Salvaged rows;
   if (const auto read = salvage(path, rows); !read && is_failure_to_read(read.error())) {
-    return sqlite_failure("salvage", path, read.error(), place);
+    return fail(StatusCode::kIoError, std::format("cannot salvage {}: {}; {}", shown_path(path),
+                                                  read.error().message, remedy(EIO, place)));
   }
   DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, place, mode));
 
   // Reading the damaged file has created an empty WAL and its index.
-  if (is_empty(path + "-wal")) {
+  if (std::error_code error; fs::file_size(path + "-wal", error) == 0) {
     ::unlink((path + "-wal").c_str());
     ::unlink((path + "-shm").c_str());
   }
@@ -246,23 +227,23 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     std::optional<FileLock> held = lock ? *std::move(lock) : std::nullopt;
 
     const auto depth = checked_.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
-    Inspection found =
-        inspect(file, Connection::Mode::kReadWrite, depth, left(deadline), trust_.place);
-    if (found.state == FileState::kBusy) return busy(std::move(found.reason));
-    if (found.state == FileState::kNewer) return newer(found.reason, trust_.place);
-    if (found.state == FileState::kUnusable) {
-      return open_for_reading(std::move(use), folder, std::move(found.reason));
-    }
-    if (found.state == FileState::kUsable) {
+    auto found = inspect(file, Connection::Mode::kReadWrite, depth, left(deadline), trust_.place);
+    if (found) {
       checked_.store(true);
-      const bool read_only = found.connection->is_read_only();
+      const bool read_only = found->is_read_only();
       return Session{.use = std::move(use),
                      .folder = folder,
                      .lock = std::move(held),
-                     .connection = *std::move(found.connection),
+                     .connection = *std::move(found),
                      .read_only = read_only};
     }
-    if (found.state == FileState::kAbsent) {
+    auto [state, reason] = std::move(found).error();
+    if (state == FileState::kBusy) return busy(std::move(reason));
+    if (state == FileState::kNewer) return newer(reason, trust_.place);
+    if (state == FileState::kUnusable) {
+      return open_for_reading(std::move(use), folder, std::move(reason));
+    }
+    if (state == FileState::kAbsent) {
       if (auto made = publish_new_database(file, trust_.place, folder->file_mode()); !made) {
         return std::unexpected(Unavailable{.reason = made.error().message, .absent = true});
       }
@@ -281,22 +262,23 @@ std::expected<Session, Unavailable> Database::open_for_reading(ForkGuard use, He
   std::optional<FileLock> held = lock ? *std::move(lock) : std::nullopt;
   // A WAL needs files beside the database. If they can be created, reading through them sees the
   // newest commits. If not, nobody can be writing, and the database file alone is complete.
-  Inspection found;
+  Unfit fault(FileState::kAbsent, {});
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
-    found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0), trust_.place);
-    if (found.state == FileState::kNewer) return newer(found.reason, trust_.place);
-    if (found.state == FileState::kUsable) {
+    auto found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0), trust_.place);
+    if (found) {
       return Session{.use = std::move(use),
                      .folder = std::move(folder),
                      .lock = std::move(held),
-                     .connection = *std::move(found.connection),
+                     .connection = *std::move(found),
                      .read_only = true};
     }
+    fault = std::move(found).error();
+    if (fault.state == FileState::kNewer) return newer(fault.reason, trust_.place);
   }
   Unavailable why{.reason = std::move(why_not_writing),
-                  .absent = found.state == FileState::kAbsent};
-  if (!why.absent && found.reason != why.reason) {
-    why.reason = std::format("{}, and {}", found.reason, why.reason);
+                  .absent = fault.state == FileState::kAbsent};
+  if (!why.absent && fault.reason != why.reason) {
+    why.reason = std::format("{}, and {}", fault.reason, why.reason);
   }
   return std::unexpected(std::move(why));
 }
@@ -311,10 +293,11 @@ std::expected<void, Unavailable> Database::repair() {
   if (!lock) return unavailable(lock.error().message);
   if (!*lock) return busy(path_ + ".lock was locked by another process for too long");
 
-  Inspection found =
+  const auto found =
       inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_, trust_.place);
-  if (found.state == FileState::kDamaged) {
-    if (auto made = replace_damaged_database(file, found.reason, trust_.place, folder->file_mode());
+  if (!found && found.error().state == FileState::kDamaged) {
+    if (auto made =
+            replace_damaged_database(file, found.error().reason, trust_.place, folder->file_mode());
         !made) {
       return unavailable(made.error().message);
     }

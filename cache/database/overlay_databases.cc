@@ -9,8 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cache/database/schema.h"
-#include "cache/database/sqlite_connection.h"
+#include "cache/database/database.h"
 #include "cache/database/tuning_rows.h"
 #include "cache/files/directories.h"
 #include "runtime/base/fork_guard.h"
@@ -20,24 +19,21 @@ namespace dorajit::cache {
 
 namespace {
 
-struct OpenOverlay {
-  HeldFolder folder;
-  Inspection inspection;  // closed before the folder
-};
-
-Result<OpenOverlay> open_overlay(const std::string& path, const Trust& trust, CheckDepth depth) {
-  constexpr const char* kAbsent = "there is no such file";
-  DORAJIT_ASSIGN(auto folder, TrustedDirectory::open(parent_directory(path), trust));
-  if (!folder) return fail(StatusCode::kIoError, kAbsent);
+Result<Session> open_overlay(const std::string& path, const Trust& trust, CheckDepth depth) {
+  ForkGuard use(Work::kSqlite);
+  DORAJIT_ASSIGN(auto found, TrustedDirectory::open(parent_directory(path), trust));
+  if (!found) return fail(StatusCode::kIoError, "there is no such file");
   const std::string name = std::filesystem::path(path).filename();
-  DORAJIT_TRY(folder->check_file(name));
-  OpenOverlay overlay{.folder = hold(*std::move(folder)), .inspection = {}};
-  overlay.inspection =
-      inspect(overlay.folder->held_path() + "/" + name, Connection::Mode::kImmutable, depth,
-              std::chrono::milliseconds(0), trust.place);
-  if (overlay.inspection.state == FileState::kUsable) return overlay;
-  return fail(StatusCode::kIoError,
-              overlay.inspection.state == FileState::kAbsent ? kAbsent : overlay.inspection.reason);
+  DORAJIT_TRY(found->check_file(name));
+  HeldFolder folder = hold(*std::move(found));
+  auto connection = inspect(folder->held_path() + "/" + name, Connection::Mode::kImmutable, depth,
+                            std::chrono::milliseconds(0), trust.place);
+  if (!connection) return fail(StatusCode::kIoError, std::move(connection).error().reason);
+  return Session{.use = std::move(use),
+                 .folder = std::move(folder),
+                 .lock = {},
+                 .connection = *std::move(connection),
+                 .read_only = true};
 }
 
 }  // namespace
@@ -66,9 +62,8 @@ std::vector<std::string> databases_in(const std::string& folder, const Trust& tr
 }
 
 Result<std::int64_t> count_overlay_winners(const std::string& path, const Trust& trust) {
-  const ForkGuard use(Work::kSqlite);
   DORAJIT_ASSIGN(auto found, open_overlay(path, trust, CheckDepth::kWhole));
-  const auto winners = select_winners(*found.inspection.connection);
+  const auto winners = select_winners(found.connection);
   if (!winners) return fail(StatusCode::kIoError, winners.error().message);
   return static_cast<std::int64_t>(winners->size());
 }
@@ -82,7 +77,6 @@ template <class Select>
 auto OverlayDatabases::read(Overlay& overlay, Select select) const {
   using Rows = typename std::invoke_result_t<Select, Connection&>::value_type;
   if (overlay.passed_over.load()) return Rows{};
-  const ForkGuard use(Work::kSqlite);
   const auto depth = overlay.checked.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
   auto found = open_overlay(overlay.path, trust_, depth);
   if (!found) {
@@ -90,12 +84,9 @@ auto OverlayDatabases::read(Overlay& overlay, Select select) const {
     return Rows{};
   }
   overlay.checked.store(true);
-  auto rows = select(*found->inspection.connection);
-  if (!rows) {
-    pass_over(overlay, rows.error().message);
-    return Rows{};
-  }
-  return *std::move(rows);
+  auto rows = select(found->connection);
+  if (!rows) pass_over(overlay, rows.error().message);
+  return rows ? *std::move(rows) : Rows{};
 }
 
 std::optional<Winner> OverlayDatabases::find_winner(std::string_view device,

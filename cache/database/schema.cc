@@ -100,17 +100,8 @@ std::string shown(const Definition& definition, const std::string& name) {
 // A check takes about 1 ms for a file of this size, which is the limit for an open.
 constexpr off_t kCheapToCheckBytes = off_t{512} << 10;
 
-Inspection outcome(FileState state, std::string reason) {
-  Inspection inspection;
-  inspection.state = state;
-  inspection.reason = std::move(reason);
-  return inspection;
-}
-
-Inspection outcome(const SqliteError& error) {
-  if (is_damage(error)) return outcome(FileState::kDamaged, error.message);
-  if (is_busy(error)) return outcome(FileState::kBusy, error.message);
-  return outcome(FileState::kUnusable, error.message);
+std::unexpected<Unfit> unfit(FileState state, std::string reason) {
+  return std::unexpected(Unfit(state, std::move(reason)));
 }
 
 // SQLite's checks report a page that could not be read, after an I/O error or for lack of memory,
@@ -134,19 +125,15 @@ SqliteResult<std::string> difference_from_schema(Connection& connection) {
   if (!expected) return std::unexpected(expected.error());
   DORAJIT_ASSIGN(const auto found, read_definitions(connection));
   for (const auto& [name, definition] : found) {
-    const auto known = expected->find(name);
-    if (known == expected->end()) {
+    if (!expected->contains(name)) {
       return std::format("its {} is not part of schema version {}", shown(definition, name),
-                         kSchemaVersion);
-    }
-    if (known->second != definition) {
-      return std::format("its {} is not defined as in schema version {}", shown(definition, name),
                          kSchemaVersion);
     }
   }
   for (const auto& [name, definition] : *expected) {
-    if (!found.contains(name)) {
-      return std::format("it has no {}, which schema version {} has", shown(definition, name),
+    const auto known = found.find(name);
+    if (known == found.end() || known->second != definition) {
+      return std::format("its {} is not defined as in schema version {}", shown(definition, name),
                          kSchemaVersion);
     }
   }
@@ -164,15 +151,6 @@ SqliteStatus build_schema(Connection& connection) {
   return connection.execute("COMMIT");
 }
 
-SqliteStatus begin_wal(Connection& connection) {
-  DORAJIT_ASSIGN(const auto mode, connection.query_text("PRAGMA journal_mode = WAL"));
-  if (mode != "wal") {
-    return std::unexpected(
-        SqliteError{SQLITE_ERROR, "PRAGMA journal_mode = WAL: the file system cannot hold a WAL"});
-  }
-  return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
-}
-
 SqliteResult<bool> is_table_of_schema(Connection& connection, const std::string& name) {
   const auto& expected = expected_definitions();
   if (!expected) return std::unexpected(expected.error());
@@ -181,56 +159,56 @@ SqliteResult<bool> is_table_of_schema(Connection& connection, const std::string&
   return table != found.end() && expected->contains(name) && expected->at(name) == table->second;
 }
 
-Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth depth,
-                   std::chrono::milliseconds wait, FilePlace place) {
+Unfit::Unfit(const SqliteError& error)
+    : state(is_damage(error) ? FileState::kDamaged
+            : is_busy(error) ? FileState::kBusy
+                             : FileState::kUnusable),
+      reason(error.message) {}
+
+std::expected<Connection, Unfit> inspect(const std::string& path, Connection::Mode mode,
+                                         CheckDepth depth, std::chrono::milliseconds wait,
+                                         FilePlace place) {
   // Besides SQLite, only stat() is used: closing a descriptor of the file would release the locks
   // that SQLite holds on it in this process.
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) return outcome(FileState::kAbsent, {});
-    return outcome(FileState::kUnusable, file_error("stat", path, errno, place).message);
+    if (errno == ENOENT) return unfit(FileState::kAbsent, "there is no such file");
+    return unfit(FileState::kUnusable, file_error("stat", path, errno, place).message);
   }
-  if (!S_ISREG(info.st_mode))
-    return outcome(FileState::kUnusable, shown_path(path) + " is not a file");
-  if (info.st_size == 0) return outcome(FileState::kDamaged, "the file is empty");
+  if (!S_ISREG(info.st_mode)) {
+    return unfit(FileState::kUnusable, shown_path(path) + " is not a file");
+  }
+  if (info.st_size == 0) return unfit(FileState::kDamaged, "the file is empty");
 
-  auto connection = Connection::open(path, mode);
-  if (!connection) return outcome(connection.error());
-  connection->set_busy_timeout(wait);
-  if (mode != Connection::Mode::kReadWrite) connection->limit_steps_by_size_of(path);
+  DORAJIT_ASSIGN(Connection connection, Connection::open(path, mode));
+  connection.set_busy_timeout(wait);
+  if (mode != Connection::Mode::kReadWrite) connection.limit_steps_by_size_of(path);
 
-  const auto application = connection->query_integer("PRAGMA application_id");
-  if (!application) return outcome(application.error());
-  if (*application != kApplicationId) {
-    return outcome(FileState::kDamaged,
-                   std::format("its application id is {:#x}, not dorajit's", *application));
+  DORAJIT_ASSIGN(const auto application, connection.query_integer("PRAGMA application_id"));
+  if (application != kApplicationId) {
+    return unfit(FileState::kDamaged,
+                 std::format("its application id is {:#x}, not dorajit's", application));
   }
-  const auto version = connection->query_integer("PRAGMA user_version");
-  if (!version) return outcome(version.error());
-  if (*version > kSchemaVersion) {
-    if (mode == Connection::Mode::kReadWrite) connection->forbid_checkpoint_on_close();
-    return outcome(FileState::kNewer,
-                   std::format("{} has schema version {}, written by a newer dorajit (this one "
-                               "supports {}): update dorajit",
-                               shown_path(path), *version, kSchemaVersion));
+  DORAJIT_ASSIGN(const auto version, connection.query_integer("PRAGMA user_version"));
+  if (version > kSchemaVersion) {
+    if (mode == Connection::Mode::kReadWrite) connection.forbid_checkpoint_on_close();
+    return unfit(FileState::kNewer,
+                 std::format("{} has schema version {}, written by a newer dorajit (this one "
+                             "supports {}): update dorajit",
+                             shown_path(path), version, kSchemaVersion));
   }
-  if (*version < kSchemaVersion) return outcome(FileState::kDamaged, "it has no schema version");
-  const auto difference = difference_from_schema(*connection);
-  if (!difference) return outcome(difference.error());
-  if (!difference->empty()) return outcome(FileState::kDamaged, *difference);
+  if (version < kSchemaVersion) return unfit(FileState::kDamaged, "it has no schema version");
+  DORAJIT_ASSIGN(std::string difference, difference_from_schema(connection));
+  if (!difference.empty()) return unfit(FileState::kDamaged, std::move(difference));
 
   if (const char* check = check_statement(depth, info.st_size); check != nullptr) {
-    const auto verdict = connection->query_text(check);
-    if (!verdict) return outcome(verdict.error());
-    if (is_about_unread_page(*verdict)) {
-      return outcome(FileState::kUnusable, "it cannot be read completely: " + *verdict);
+    DORAJIT_ASSIGN(std::string verdict, connection.query_text(check));
+    if (is_about_unread_page(verdict)) {
+      return unfit(FileState::kUnusable, "it cannot be read completely: " + verdict);
     }
-    if (*verdict != "ok") return outcome(FileState::kDamaged, *verdict);
+    if (verdict != "ok") return unfit(FileState::kDamaged, std::move(verdict));
   }
-  Inspection inspection;
-  inspection.state = FileState::kUsable;
-  inspection.connection = *std::move(connection);
-  return inspection;
+  return connection;
 }
 
 }  // namespace dorajit::cache

@@ -55,31 +55,6 @@ const char* held_folder_vfs() {
   return name;
 }
 
-using FolderId = std::pair<dev_t, ino_t>;
-
-struct CountedFolder {
-  explicit CountedFolder(TrustedDirectory opened) : directory(std::move(opened)) {}
-
-  TrustedDirectory directory;
-  int users = 0;
-};
-
-// Neither is destroyed, so that a thread that outlives main() can still release a folder.
-std::mutex& folders_mutex() {
-  static auto& mutex = *new std::mutex();
-  return mutex;
-}
-std::map<FolderId, CountedFolder>& folders() {  // under folders_mutex()
-  static auto& folders = *new std::map<FolderId, CountedFolder>();
-  return folders;
-}
-
-void let_go(const FolderId& id) {
-  const std::scoped_lock lock(folders_mutex());
-  const auto held = folders().find(id);
-  if (--held->second.users == 0) folders().erase(held);
-}
-
 using NamedCode = std::pair<int, std::string_view>;
 constexpr NamedCode kCodes[] = {
     {SQLITE_ERROR, "SQLITE_ERROR"},           {SQLITE_BUSY, "SQLITE_BUSY"},
@@ -153,11 +128,16 @@ std::string immutable_uri(const std::string& path) {
 }  // namespace
 
 HeldFolder hold(TrustedDirectory folder) {
-  const std::scoped_lock lock(folders_mutex());
-  const FolderId id{folder.status().st_dev, folder.status().st_ino};
-  CountedFolder& held = folders().try_emplace(id, std::move(folder)).first->second;
-  ++held.users;
-  return {&held.directory, [id](const TrustedDirectory* /*held*/) { let_go(id); }};
+  // Never destroyed, so that a thread that outlives main() can still use them.
+  static auto& mutex = *new std::mutex();
+  static auto& folders =
+      *new std::map<std::pair<dev_t, ino_t>, std::weak_ptr<const TrustedDirectory>>();
+  const std::scoped_lock lock(mutex);
+  auto& known = folders[{folder.status().st_dev, folder.status().st_ino}];
+  if (HeldFolder held = known.lock()) return held;
+  auto held = std::make_shared<const TrustedDirectory>(std::move(folder));
+  known = held;
+  return held;
 }
 
 std::int64_t bytes_of_database(const std::string& path) {

@@ -28,25 +28,24 @@ std::unexpected<Error> bad_file(const std::string& path, std::string_view what) 
 }
 
 // Through the WAL if it can be read, so that the newest commits are included.
-Inspection inspect_for_reading(const std::string& path) {
+std::expected<Connection, Unfit> open_for_reading(const std::string& path) {
   std::error_code error;
   const bool has_wal = std::filesystem::exists(path + "-wal", error);
-  Inspection found =
-      inspect(path, has_wal ? Connection::Mode::kReadOnly : Connection::Mode::kTidyReading,
-              CheckDepth::kWhole, kWaitForOthers, FilePlace::kNamed);
-  if (found.state != FileState::kUnusable) return found;
-  return inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, kWaitForOthers,
-                 FilePlace::kNamed);
+  const auto open = [&](Connection::Mode mode) {
+    return inspect(path, mode, CheckDepth::kWhole, kWaitForOthers, FilePlace::kNamed);
+  };
+  auto found = open(has_wal ? Connection::Mode::kReadOnly : Connection::Mode::kTidyReading);
+  if (found || found.error().state != FileState::kUnusable) return found;
+  return open(Connection::Mode::kImmutable);
 }
 
 SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& progress) {
   DORAJIT_ASSIGN(const auto trial_rows, connection.query_integer("SELECT count(*) FROM trials"));
   DORAJIT_ASSIGN(const auto winner_rows, connection.query_integer("SELECT count(*) FROM winners"));
-  DORAJIT_ASSIGN(auto trials, select_trials(connection, [&](std::int64_t done) {
-                   report(progress, done, trial_rows);
-                 }));
+  report(progress, 0, trial_rows);
+  DORAJIT_ASSIGN(file.trials, select_trials(connection));
+  report(progress, trial_rows, trial_rows);
   DORAJIT_ASSIGN(const auto winners, select_winners(connection));
-  file.trials = std::move(trials);
   std::erase_if(file.trials, [latest = latest_plausible_time()](const Trial& trial) {
     return trial.created_unix_s > latest;
   });
@@ -59,26 +58,17 @@ Result<TrialFile> read_database(const std::string& path, const Progress& progres
   const ForkGuard use(Work::kSqlite);
   TrialFile file;
   file.kind = TrialFileKind::kDatabase;
-  Inspection found = inspect_for_reading(path);
-  if (found.state == FileState::kDamaged) {
-    file.damage = found.reason;
-    return file;
+  auto found = open_for_reading(path);
+  if (!found && found.error().state != FileState::kDamaged) {
+    return bad_file(path, found.error().reason);
   }
-  if (found.state != FileState::kUsable) return bad_file(path, found.reason);
-  if (const auto status = read_rows(*found.connection, file, progress); !status) {
+  if (!found) {
+    file.damage = std::move(found).error().reason;
+  } else if (const auto status = read_rows(*found, file, progress); !status) {
     if (!is_damage(status.error())) return bad_file(path, status.error().message);
     file.damage = status.error().message;
   }
   return file;
-}
-
-// A database of the records, made in memory.
-SqliteResult<std::string> database_bytes(std::span<const Trial> trials,
-                                         std::span<const Winner> winners) {
-  DORAJIT_ASSIGN(auto connection, Connection::open(":memory:", Connection::Mode::kReadWrite));
-  DORAJIT_TRY(build_schema(connection));
-  DORAJIT_TRY(insert_records(connection, trials, winners));
-  return connection.serialize();
 }
 
 }  // namespace

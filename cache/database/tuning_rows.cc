@@ -5,9 +5,10 @@
 #include <format>
 #include <limits>
 #include <set>
-#include <string>
+#include <type_traits>
 #include <utility>
 
+#include "cache/database/schema.h"
 #include "cache/records/tuning_records.h"
 #include "cache/records/winner_choice.h"
 #include "kernel_templates/config.h"
@@ -15,92 +16,74 @@
 namespace dorajit::cache {
 namespace {
 
-#define DORAJIT_TRIAL_COLUMNS                                                          \
-  "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
-  "verdict, median_ns, mad_ns, log_ratio, log_ratio_error, samples, created_unix_s, "  \
-  "host, checksum"
-#define DORAJIT_WINNER_COLUMNS                                                         \
-  "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
-  "median_ns, default_median_ns, created_unix_s, checksum"
+#define DORAJIT_COMMON_COLUMNS \
+  "device, problem, driver, policy, space, tuner, templates, config, default_config, "
+#define DORAJIT_TRIAL_COLUMNS                                                               \
+  DORAJIT_COMMON_COLUMNS                                                                    \
+  "verdict, median_ns, mad_ns, log_ratio, log_ratio_error, samples, created_unix_s, host, " \
+  "checksum"
+#define DORAJIT_WINNER_COLUMNS \
+  DORAJIT_COMMON_COLUMNS "median_ns, default_median_ns, created_unix_s, checksum"
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // stored as NULL
 
-Environment read_environment(const Statement& row) {
-  return {row.text(2), row.text(3), row.text(4), row.text(5), row.text(6)};
-}
-
-std::optional<Trial> read_trial(const Statement& row) {
-  const auto config = kernels::parse_config(row.text(7));
-  const auto default_config = kernels::parse_config(row.text(8));
-  const auto verdict = parse_verdict(row.text(9));
-  if (!config || !default_config || !verdict) return std::nullopt;
-  Trial trial{.problem = row.text(1),
-              .device = row.text(0),
-              .environment = read_environment(row),
-              .config = *config,
-              .default_config = *default_config,
-              .verdict = *verdict,
-              .median_ns = row.real(10),
-              .mad_ns = row.real(11),
-              .samples = static_cast<int>(row.integer(14)),
-              .created_unix_s = row.integer(15),
-              .host = row.text(16)};
+void read(const Statement& row, Trial& trial) {
+  trial.verdict = *parse_verdict(row.text(9));
+  trial.median_ns = row.real(10);
+  trial.mad_ns = row.real(11);
   if (const double log_ratio = row.real(12); !std::isnan(log_ratio)) {
     trial.comparison = {.log_ratio = log_ratio, .standard_error = row.real(13)};
   }
-  if (checksum(trial) != row.integer(17) || !fault_of(trial).empty()) return std::nullopt;
-  return trial;
+  trial.samples = static_cast<int>(row.integer(14));
+  trial.created_unix_s = row.integer(15);
+  trial.host = row.text(16);
 }
 
-std::optional<Winner> read_winner(const Statement& row) {
+void read(const Statement& row, Winner& winner) {
+  winner.median_ns = row.real(9);
+  winner.default_median_ns = row.real(10);
+  winner.created_unix_s = row.integer(11);
+}
+
+template <class Record>
+constexpr bool kIsTrial = std::is_same_v<Record, Trial>;
+
+// Nothing for an invalid row.
+template <class Record>
+std::optional<Record> read_record(const Statement& row) {
   const auto config = kernels::parse_config(row.text(7));
   const auto default_config = kernels::parse_config(row.text(8));
   if (!config || !default_config) return std::nullopt;
-  Winner winner{.problem = row.text(1),
+  if (kIsTrial<Record> && !parse_verdict(row.text(9))) return std::nullopt;
+  Record record{.problem = row.text(1),
                 .device = row.text(0),
-                .environment = read_environment(row),
+                .environment = {row.text(2), row.text(3), row.text(4), row.text(5), row.text(6)},
                 .config = *config,
-                .default_config = *default_config,
-                .median_ns = row.real(9),
-                .default_median_ns = row.real(10),
-                .created_unix_s = row.integer(11)};
-  if (checksum(winner) != row.integer(12) || !fault_of(winner).empty()) return std::nullopt;
-  return winner;
+                .default_config = *default_config};
+  read(row, record);
+  const std::int64_t sum = row.integer(kIsTrial<Record> ? 17 : 12);
+  if (checksum(record) != sum || !fault_of(record).empty()) return std::nullopt;
+  return record;
 }
 
-template <class... Values>
-SqliteResult<Statement> prepare_trials(Connection& connection, std::string_view rest,
-                                       const Values&... values) {
-  return connection.prepare(std::format("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials {}", rest),
-                            values...);
-}
-
-template <class... Values>
-SqliteResult<Statement> prepare_winners(Connection& connection, std::string_view rest,
-                                        const Values&... values) {
-  return connection.prepare(std::format("SELECT " DORAJIT_WINNER_COLUMNS " FROM winners {}", rest),
-                            values...);
-}
-
-// Appends the records of the rows that `read` accepts, even if an error ends the walk.
-template <class Record>
-SqliteStatus append_records(Statement& statement, std::optional<Record> (*read)(const Statement&),
-                            std::vector<Record>& records,
-                            const std::function<void(std::int64_t)>& each = {}) {
-  std::int64_t rows = 0;
+// Appends the valid records of the rows that `rest` selects, even if an error ends the walk.
+template <class Record, class... Values>
+SqliteStatus append(Connection& connection, std::vector<Record>& records, std::string_view rest,
+                    const Values&... values) {
+  constexpr std::string_view kSelect = kIsTrial<Record>
+                                           ? "SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials "
+                                           : "SELECT " DORAJIT_WINNER_COLUMNS " FROM winners ";
+  DORAJIT_ASSIGN(auto statement, connection.prepare(std::format("{}{}", kSelect, rest), values...));
   return for_each_row(statement, [&](const Statement& row) {
-    if (each) each(++rows);
-    if (auto record = read(row)) records.push_back(*std::move(record));
+    if (auto record = read_record<Record>(row)) records.push_back(*std::move(record));
   });
 }
 
-template <class Record>
-SqliteResult<std::vector<Record>> records_of(SqliteResult<Statement> statement,
-                                             std::optional<Record> (*read)(const Statement&),
-                                             const std::function<void(std::int64_t)>& each = {}) {
-  if (!statement) return std::unexpected(std::move(statement).error());
+template <class Record, class... Values>
+SqliteResult<std::vector<Record>> select(Connection& connection, std::string_view rest,
+                                         const Values&... values) {
   std::vector<Record> records;
-  DORAJIT_TRY(append_records(*statement, read, records, each));
+  DORAJIT_TRY(append(connection, records, rest, values...));
   return records;
 }
 
@@ -127,10 +110,9 @@ SqliteResult<bool> derive_winner(Connection& connection, const std::string& devi
   return true;
 }
 
-}  // namespace
-
-SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials,
-                           const std::function<void(const Trial&, bool added)>& each) {
+// Calls `each` with every trial and whether it was added; one that exists already is not added.
+template <class Each>
+SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials, Each each) {
   DORAJIT_ASSIGN(auto statement,
                  connection.prepare(
                      "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
@@ -148,10 +130,12 @@ SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials
         trial.created_unix_s, trial.host, checksum(trial));
     DORAJIT_ASSIGN(const bool added, statement.step());
     statement.reset();
-    if (each) each(trial, added);
+    each(trial, added);
   }
   return {};
 }
+
+}  // namespace
 
 SqliteStatus put_winner(Connection& connection, const Winner& winner) {
   const std::string config = kernels::to_text(winner.config);
@@ -169,13 +153,13 @@ SqliteStatus put_winner(Connection& connection, const Winner& winner) {
   return {};
 }
 
-SqliteStatus insert_records(Connection& connection, std::span<const Trial> trials,
-                            std::span<const Winner> winners) {
-  return write_in_transaction(connection, [&]() -> SqliteStatus {
-    DORAJIT_TRY(insert_trials(connection, trials));
-    for (const Winner& winner : winners) DORAJIT_TRY(put_winner(connection, winner));
-    return {};
-  });
+SqliteResult<std::string> database_bytes(std::span<const Trial> trials,
+                                         std::span<const Winner> winners) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(":memory:", Connection::Mode::kReadWrite));
+  DORAJIT_TRY(build_schema(connection));
+  DORAJIT_TRY(insert_trials(connection, trials, [](const Trial&, bool /*added*/) {}));
+  for (const Winner& winner : winners) DORAJIT_TRY(put_winner(connection, winner));
+  return connection.serialize();
 }
 
 SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string_view device,
@@ -198,17 +182,13 @@ SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string
 
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem) {
-  DORAJIT_ASSIGN(
-      auto winners,
-      records_of(prepare_winners(connection, "WHERE device = ?1 AND problem = ?2", device, problem),
-                 read_winner));
+  DORAJIT_ASSIGN(auto winners,
+                 select<Winner>(connection, "WHERE device = ?1 AND problem = ?2", device, problem));
   if (!winners.empty()) return std::move(winners.front());
   const auto [first, last] = range_of_model(device);
   DORAJIT_ASSIGN(
-      winners,
-      records_of(prepare_winners(connection, "WHERE device BETWEEN ?1 AND ?2 AND problem = ?3",
-                                 first, last, problem),
-                 read_winner));
+      winners, select<Winner>(connection, "WHERE device BETWEEN ?1 AND ?2 AND problem = ?3", first,
+                              last, problem));
   std::erase_if(winners, [&](const Winner& one) { return !is_same_model(one.device, device); });
   const auto nearest = std::ranges::min_element(
       winners, {}, [&](const Winner& one) { return memory_apart(one.device, device); });
@@ -216,7 +196,7 @@ SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::s
 }
 
 SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
-  return records_of(prepare_winners(connection, "ORDER BY device, problem"), read_winner);
+  return select<Winner>(connection, "ORDER BY device, problem");
 }
 
 SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connection,
@@ -224,27 +204,24 @@ SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connecti
   // Problem names begin with "variant/"; '0' is the character after '/'.
   const std::string first = std::string(variant) + "/";
   const std::string last = std::string(variant) + "0";
-  return records_of(
-      prepare_winners(connection, "WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem", first,
-                      last),
-      read_winner);
+  return select<Winner>(connection, "WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem",
+                        first, last);
 }
 
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem) {
-  return records_of(
-      prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id", device, problem),
-      read_trial);
+  if (device.empty()) return select<Trial>(connection, "ORDER BY id");
+  return select<Trial>(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id", device,
+                       problem);
 }
 
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
                                                    std::string_view device) {
   const auto [first, last] = range_of_model(device);
-  auto trials = records_of(prepare_trials(connection,
-                                          "WHERE device BETWEEN ?1 AND ?2 AND verdict NOT IN "
-                                          "('ok', 'spills', 'failed_to_compile') ORDER BY id",
-                                          first, last),
-                           read_trial);
+  auto trials = select<Trial>(connection,
+                              "WHERE device BETWEEN ?1 AND ?2 AND verdict NOT IN "
+                              "('ok', 'spills', 'failed_to_compile') ORDER BY id",
+                              first, last);
   if (!trials) return trials;
   std::erase_if(*trials, [&](const Trial& trial) {
     return !is_bad(trial.verdict) || !is_same_model(trial.device, device);
@@ -252,24 +229,17 @@ SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
   return trials;
 }
 
-SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
-                                               const std::function<void(std::int64_t)>& each) {
-  return records_of(prepare_trials(connection, "ORDER BY id"), read_trial, each);
-}
-
 SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
                                  std::int64_t last_id, std::vector<Trial>& rows) {
-  DORAJIT_ASSIGN(auto statement,
-                 prepare_trials(connection, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
-                                first_id, last_id));
-  return append_records(statement, read_trial, rows);
+  return append(connection, rows, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id", first_id,
+                last_id);
 }
 
 SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
-  DORAJIT_ASSIGN(auto statement, prepare_winners(connection, "ORDER BY device, problem"));
-  return append_records(statement, read_winner, rows);
+  return append(connection, rows, "ORDER BY device, problem");
 }
 
+#undef DORAJIT_COMMON_COLUMNS
 #undef DORAJIT_TRIAL_COLUMNS
 #undef DORAJIT_WINNER_COLUMNS
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,13 +14,9 @@
 
 namespace dorajit::cache {
 
-// Calls `each` with every trial and whether it was added; a trial that exists already is not added
-// again.
-SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials,
-                           const std::function<void(const Trial&, bool added)>& each = {});
-// Both, in one transaction.
-SqliteStatus insert_records(Connection& connection, std::span<const Trial> trials,
-                            std::span<const Winner> winners);
+// The bytes of a database of the records, made in memory.
+SqliteResult<std::string> database_bytes(std::span<const Trial> trials,
+                                         std::span<const Winner> winners);
 // Replaces an earlier winner of the same device and problem.
 SqliteStatus put_winner(Connection& connection, const Winner& winner);
 // All that is known of a problem on a device; empty text stands for any.
@@ -36,12 +32,9 @@ SqliteResult<std::vector<Winner>> select_winners(Connection& connection);
 // The winners of one variant's problems on all devices.
 SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connection,
                                                             std::string_view variant);
-// In order of insertion.
-SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
-                                               std::string_view problem);
-// All trials, in order of insertion. Calls `each` with the number of rows read so far.
-SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
-                                               const std::function<void(std::int64_t)>& each = {});
+// In order of insertion; all of them without a device.
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device = {},
+                                               std::string_view problem = {});
 // The trials on devices of its model whose verdict is_bad().
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection, std::string_view device);
 

@@ -121,15 +121,14 @@ class TuningStore {
   // The winners of a variant's problems on any device; `variant` is the variant's to_text(). The
   // user's come first, then those of overlays, in their order.
   std::vector<Winner> winners_of_variant(std::string_view variant);
-  // In order of recording.
-  std::vector<Trial> trials(std::string_view device, std::string_view problem);
-  std::vector<Trial> trials();
+  // In order of recording: of a problem on a device, or all.
+  std::vector<Trial> trials(std::string_view device = {}, std::string_view problem = {});
   std::int64_t trial_count() { return std::ssize(trials()); }
 
   // The path of the database, or "memory" if there is none.
   std::string location();
   // Whether the last results were stored on disk, or the next ones will be.
-  bool persistent();
+  bool persistent() { return reason_not_persistent().empty(); }
   // Empty if persistent().
   std::string reason_not_persistent();
 
@@ -149,6 +148,7 @@ class TuningStore {
   const std::string cache_dir_;
   const TuningStoreOptions options_;
   const Pins pins_;
+  OverlayDatabases overlays_;
   std::atomic<State*> state_;  // owned; replaced in a forked child
 };
 

@@ -86,7 +86,7 @@ struct Trial {
   double mad_ns = 0;
   int samples = 0;
   std::int64_t created_unix_s = 0;
-  std::string host;
+  std::string host{};
 };
 
 // The config that a problem should run on a device: one per pair, the last one recorded.

@@ -16,7 +16,7 @@ _VARIABLE = re.compile(r'"(DORAJIT_[A-Z0-9_]+)"')
 _LAYERS = ("runtime/", "cache/", "autotune/", "bindings/", "apps/")
 _VARIABLES_PAGE = "docs/environment.md"
 _LISTED = re.compile(r"^\| `(DORAJIT_[A-Z0-9_]+)`", re.MULTILINE)
-_DOCTOR = "apps/cli/commands/doctor_checks.cc"
+_DOCTOR = "apps/cli/commands/doctor_command.cc"
 
 
 def _dead_links(root, path):

@@ -178,7 +178,7 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(self.violations(docs_rule, source)), 1)
         page = {"docs/environment.md": "| `DORAJIT_TUNE` | first_use, off |"}
         self.assertEqual(self.violations(docs_rule, {**source, **page}), [])
-        doctor = {"apps/cli/commands/doctor_checks.cc": "// knows nothing"}
+        doctor = {"apps/cli/commands/doctor_command.cc": "// knows nothing"}
         self.assertEqual(len(self.violations(docs_rule, {**source, **page, **doctor})), 1)
 
 

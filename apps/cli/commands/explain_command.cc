@@ -11,7 +11,6 @@
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/views/descriptions.h"
-#include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config.h"

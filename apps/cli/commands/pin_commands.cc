@@ -13,7 +13,6 @@
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/views/descriptions.h"
-#include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "autotune/sources/pinned_config.h"
 #include "cache/files/shared_file.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "apps/cli/build/prewarm_plan.h"
-#include "apps/cli/build/prewarm_problems.h"
 #include "apps/cli/build/prewarm_report.h"
 #include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"

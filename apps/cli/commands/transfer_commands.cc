@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -14,11 +15,13 @@
 #include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
+#include "apps/cli/report/findings.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/table.h"
 #include "autotune/engine_factory.h"
 #include "cache/database/trial_files.h"
+#include "cache/files/shared_file.h"
 #include "cache/records/winner_choice.h"
 #include "runtime/base/hash.h"
 #include "runtime/launch/problem.h"
@@ -26,32 +29,39 @@
 namespace dorajit::cli {
 namespace {
 
-struct ExportSource {
+struct ReadTrials {
   std::vector<TrialInput> files;
-  std::vector<cache::Trial> trials;
-  std::string origin;                  // for messages
-  std::vector<std::string> databases;  // must not be overwritten
+  std::vector<report::Source> sources;  // each file, or the user's database
+  std::string origin;                   // names what was read
+  std::vector<std::string> databases;   // must not be overwritten
 };
 
-Result<ExportSource> read_files(const std::vector<std::string>& paths, bool partial,
-                                ProgressBar& progress) {
-  ExportSource read;
+// Of the files, or without any those of the user's database.
+Result<ReadTrials> read_trials(const Invocation& invocation, const std::vector<std::string>& paths,
+                               bool partial, ProgressBar& progress) {
+  ReadTrials read;
+  if (paths.empty()) {
+    progress.show("reading the database");
+    const auto parts = autotune::make_engine(invocation.settings);
+    cache::TuningStore& store = *parts.store;
+    auto trials = store.trials();
+    DORAJIT_TRY(store.readable());
+    auto winners = store.winners();
+    DORAJIT_TRY(store.readable());
+    read.sources.push_back(
+        {.name = "user database", .trials = std::move(trials), .winners = std::move(winners)});
+    read.origin = store.location();
+    read.databases = {store.location()};
+    return read;
+  }
   DORAJIT_ASSIGN(read.files, read_inputs(paths, partial, progress));
   for (const TrialInput& input : read.files) {
-    std::ranges::copy(input.file.trials, std::back_inserter(read.trials));
+    read.sources.push_back({.name = std::filesystem::path(input.path).filename().string(),
+                            .trials = input.file.trials,
+                            .winners = cache::choose_winners(input.file.trials)});
     if (input.file.kind == cache::TrialFileKind::kDatabase) read.databases.push_back(input.path);
   }
-  read.origin = count_text(std::ssize(read.files), "file");
-  return read;
-}
-
-Result<ExportSource> read_store(cache::TuningStore& store, ProgressBar& progress) {
-  progress.show("reading the database");
-  ExportSource read{.files = {},
-                    .trials = store.trials(),
-                    .origin = store.location(),
-                    .databases = {store.location()}};
-  DORAJIT_TRY(store.readable());
+  read.origin = joined(paths);
   return read;
 }
 
@@ -107,15 +117,13 @@ Result<ExitCode> run_export(const Invocation& invocation, const ExportOptions& o
   ProgressBar progress(!invocation.json);
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
                  device_filter(invocation.settings, invocation.device));
-  ExportSource read;
-  if (options.files.empty()) {
-    const auto parts = autotune::make_engine(invocation.settings);
-    DORAJIT_ASSIGN(read, read_store(*parts.store, progress));
-  } else {
-    DORAJIT_ASSIGN(read, read_files(options.files, options.partial, progress));
-  }
+  DORAJIT_ASSIGN(const ReadTrials read,
+                 read_trials(invocation, options.files, options.partial, progress));
   DORAJIT_TRY(check_is_no_input(options.out, read.databases));
-  std::vector<cache::Trial>& trials = read.trials;
+  std::vector<cache::Trial> trials;
+  for (const report::Source& source : read.sources) {
+    std::ranges::copy(source.trials, std::back_inserter(trials));
+  }
   std::erase_if(trials, [&](const cache::Trial& trial) { return !is_of_device(trial.device); });
   const auto future = static_cast<std::int64_t>(
       std::erase_if(trials, [latest = cache::latest_plausible_time()](const cache::Trial& trial) {
@@ -133,7 +141,8 @@ Result<ExitCode> run_export(const Invocation& invocation, const ExportOptions& o
   progress.hide();
 
   std::vector<std::string> said = {
-      std::format("{} from {}{}", count_text(text.trials, "trial"), read.origin,
+      std::format("{} from {}{}", count_text(text.trials, "trial"),
+                  read.files.empty() ? read.origin : count_text(std::ssize(read.files), "file"),
                   options.out.empty() ? "" : " written to " + options.out)};
   if (text.left_out > 0) {
     said.push_back(
@@ -164,6 +173,69 @@ Result<ExitCode> run_export(const Invocation& invocation, const ExportOptions& o
                        {"future", future},
                        {"other_kernels", other_kernels}},
                       lines);
+}
+
+// The document in the page. It cannot end the element that holds it.
+std::string page_html(const Json& document) {
+  constexpr std::string_view kPlace = "{{document}}";
+  std::string page(report::kEmbeddedFiles[0].text);
+  std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::size_t at = text.find('<'); at != text.npos; at = text.find('<', at + 1)) {
+    text.replace(at, 1, "\\u003c");
+  }
+  return page.replace(page.find(kPlace), kPlace.size(), text);
+}
+
+struct ReportOptions {
+  std::string html;
+  std::vector<std::string> files;
+  bool partial = false;
+};
+
+Result<ExitCode> run_report(const Invocation& invocation, const ReportOptions& options) {
+  if (options.html.empty() && !invocation.json) {
+    return fail(StatusCode::kInvalidArgument,
+                "report needs --html FILE, the page to write, or --json");
+  }
+  DORAJIT_ASSIGN(const DeviceFilter is_of_device,
+                 device_filter(invocation.settings, invocation.device));
+  ProgressBar progress(!invocation.json);
+  DORAJIT_ASSIGN(ReadTrials read,
+                 read_trials(invocation, options.files, options.partial, progress));
+  progress.hide();
+  for (report::Source& source : read.sources) {
+    const auto is_other = [&](const auto& record) { return !is_of_device(record.device); };
+    std::erase_if(source.trials, is_other);
+    std::erase_if(source.winners, is_other);
+  }
+  const auto devices = report::make_findings(read.sources);
+
+  std::int64_t problems = 0;
+  Json rows = Json::array();
+  for (const report::DeviceFindings& device : devices) {
+    problems += std::ssize(device.problems);
+    rows.push_back(to_json(device));
+  }
+  const std::string& shipped = invocation.settings.shipped_databases;
+  const std::string remark =
+      options.files.empty() && !shipped.empty()
+          ? std::format("The databases in {} are shown with --from.", shipped)
+          : "";
+  const Json document = {{"html", options.html.empty() ? Json() : Json(options.html)},
+                         {"from", read.origin},
+                         {"remark", remark},
+                         {"written_unix_s", cache::now_unix_s()},
+                         {"devices", std::move(rows)}};
+  std::string text;
+  if (!options.html.empty()) {
+    const std::string page = page_html(result_document("report", document));
+    DORAJIT_TRY(cache::write_output_file(options.html, page));
+    text = std::format("{} on {} written to {}, {}\n{}", count_text(problems, "problem"),
+                       count_text(std::ssize(devices), "device"), options.html,
+                       bytes_text(std::ssize(page)),
+                       devices.empty() ? "`dorajit demo --quick` measures some\n" : "");
+  }
+  return print_result(invocation.json, "report", document, text);
 }
 
 std::unexpected<Error> nothing_written(std::string_view what, cache::TuningStore& store) {
@@ -240,6 +312,20 @@ void declare_export(CLI::App& app, std::vector<Command>& commands) {
   command.add_flag("--ship", options.ship,
                    "Only the trials that prove winners of this program's kernels, as installations "
                    "ship them");
+  add_partial_option(command, options.partial);
+}
+
+void declare_report(CLI::App& app, std::vector<Command>& commands) {
+  const auto [command, options] = add_command<ReportOptions>(
+      app, commands, "report", "Show tuning data as a page for browsers",
+      "dorajit report --html report.html\n"
+      "  dorajit report --html h200.html --from h200.jsonl --device H200",
+      run_report, /*filters_by_device=*/true);
+  command.add_option("--html", options.html, "The page to write")->option_text("FILE");
+  command
+      .add_option("--from", options.files,
+                  "Show a file of `dorajit export` or a tuning database instead; may be repeated")
+      ->option_text("FILE");
   add_partial_option(command, options.partial);
 }
 

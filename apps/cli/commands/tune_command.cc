@@ -17,7 +17,6 @@
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/views/descriptions.h"
-#include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config.h"

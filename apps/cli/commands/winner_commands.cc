@@ -15,7 +15,6 @@
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/views/descriptions.h"
-#include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "kernel_templates/config.h"
 

@@ -180,6 +180,31 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   return problems;
 }
 
+// Those that the options name by themselves, without those of the file.
+Result<std::vector<launch::Problem>> named_problems(const ProblemOptions& options,
+                                                    kernels::DeviceKind kind,
+                                                    const std::string& command) {
+  if (!options.own_kernel.file.empty()) {
+    if (names_any(options.sizes) || !options.shapes.empty()) {
+      return fail(StatusCode::kInvalidArgument,
+                  "the sizes of a problem of --kernel are given by --with NAME=SIZE,...");
+    }
+    return own_kernel_problems(options.own_kernel, options.variant, options.file.empty());
+  }
+  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
+  DORAJIT_ASSIGN(const std::vector<kernels::Sizes> wanted,
+                 wanted_sizes(options, *variant.operation));
+  std::vector<launch::Problem> problems;
+  for (const kernels::Sizes& sizes : wanted) {
+    DORAJIT_TRY(launch::check_size(variant, sizes));
+    problems.push_back(launch::make_problem(variant, kind, sizes));
+  }
+  if (names_problems(options)) return problems;
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} needs a problem: --shape RxC, {} or --from FILE", command,
+                          size_options_text(*variant.operation)));
+}
+
 // Options that say what sizes are of have no effect without sizes.
 void require_sizes(const CLI::App& app, const ProblemOptions& options) {
   if (names_any(options.sizes) || !options.shapes.empty() || !options.own_kernel.file.empty()) {
@@ -271,48 +296,25 @@ bool names_problems(const ProblemOptions& options) {
 }
 
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {
-  if (!options.own_kernel.file.empty()) {
-    if (names_any(options.sizes) || !options.shapes.empty()) {
-      return fail(StatusCode::kInvalidArgument,
-                  "the sizes of a problem of --kernel are given by --with NAME=SIZE,...");
-    }
-    DORAJIT_TRY(own_kernel_problems(options.own_kernel, options.variant, options.file.empty()));
-    return {};
-  }
-  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
-  DORAJIT_ASSIGN(const std::vector<kernels::Sizes> wanted,
-                 wanted_sizes(options, *variant.operation));
-  for (const kernels::Sizes& sizes : wanted) DORAJIT_TRY(launch::check_size(variant, sizes));
-  if (names_problems(options)) return {};
-  return fail(StatusCode::kInvalidArgument,
-              std::format("{} needs a problem: --shape RxC, {} or --from FILE", command,
-                          size_options_text(*variant.operation)));
+  DORAJIT_TRY(named_problems(options, kernels::DeviceKind::kCuda, command));
+  return {};
 }
 
 Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,
                                                    kernels::DeviceKind kind,
                                                    const std::string& command) {
-  DORAJIT_TRY(check_problem_options(options, command));
+  // Before the file is read, which may have problems of the own kernel.
+  DORAJIT_ASSIGN(const auto named, named_problems(options, kind, command));
   std::vector<launch::Problem> wanted;
   if (!options.file.empty()) {
     DORAJIT_ASSIGN(wanted, read_problems(options.file));
   }
-  if (!options.own_kernel.file.empty()) {
-    DORAJIT_ASSIGN(const auto own,
-                   own_kernel_problems(options.own_kernel, options.variant, options.file.empty()));
-    wanted.insert(wanted.end(), own.begin(), own.end());
-  } else {
-    DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
-    DORAJIT_ASSIGN(const auto all, wanted_sizes(options, *variant.operation));
-    for (const kernels::Sizes& sizes : all) {
-      wanted.push_back(launch::make_problem(variant, kind, sizes));
-    }
-  }
+  wanted.insert(wanted.end(), named.begin(), named.end());
   std::vector<launch::Problem> problems;
   for (launch::Problem& problem : wanted) {
     problem.vector_width =
         std::min(problem.vector_width, kernels::widest_vector(problem.variant, kind));
-    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
+    if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
   }
   return problems;
 }

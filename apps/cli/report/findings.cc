@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "apps/cli/bench/comparison.h"
-#include "apps/cli/views/trials_table.h"
+#include "apps/cli/views/descriptions.h"
 #include "autotune/search/scratch_operands.h"
 #include "cache/records/winner_choice.h"
 #include "kernel_templates/sizes.h"

@@ -26,13 +26,12 @@ constexpr int kMaxReads = 64;  // of 4 KiB each, per call
 }  // namespace
 
 void say(const Remarks& remarks) {
-  for (const auto& [level, key, text] : remarks) {
-    if (key.empty()) {
-      log(level, text);
-    } else {
-      log_once(level, key, text);
-    }
-  }
+  for (const auto& [level, key, text] : remarks) log_once(level, key, text);
+}
+
+int milliseconds_until(steady_clock::time_point moment) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(moment - steady_clock::now());
+  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
 }
 
 std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& folder,
@@ -77,10 +76,7 @@ short DaemonConnection::wanted_events() const {
 }
 
 int DaemonConnection::poll_timeout_ms() const {
-  if (has_greeted_) return -1;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(greeting_deadline_ - steady_clock::now());
-  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  return has_greeted_ ? -1 : milliseconds_until(greeting_deadline_);
 }
 
 bool DaemonConnection::send() {
@@ -151,17 +147,14 @@ Result<std::string> ask_status(const std::string& folder, const protocol::Hello&
   connection->ask(protocol::StatusRequest{});
   const auto deadline = steady_clock::now() + kStatusTimeout;
   std::vector<protocol::Answer> answers;
-  bool is_of_use = true;
-  while (is_of_use) {
+  for (bool is_of_use = true; is_of_use && milliseconds_until(deadline) > 0;) {
     is_of_use = connection->serve(answers);
     for (protocol::Answer& answer : answers) {
       if (auto* text = std::get_if<protocol::Text>(&answer)) return std::move(text->text);
     }
     answers.clear();
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) break;
     pollfd wanted{.fd = connection->socket(), .events = connection->wanted_events(), .revents = 0};
-    if (is_of_use) (void)::poll(&wanted, 1, static_cast<int>(left.count()));
+    if (is_of_use) (void)::poll(&wanted, 1, milliseconds_until(deadline));
   }
   if (!connection->refusal().empty()) {
     return fail(StatusCode::kIoError,

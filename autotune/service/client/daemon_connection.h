@@ -13,8 +13,8 @@
 
 namespace dorajit::autotune {
 
-// A message for the log; with a key, logged once per process. The caller logs it where logging may
-// take time: not under a lock, and not between messages to the daemon.
+// A message that is logged once per process. The caller logs it where logging may take time: not
+// under a lock, and not between messages to the daemon.
 struct Remark {
   LogLevel level = LogLevel::kInfo;
   std::string key;
@@ -23,6 +23,9 @@ struct Remark {
 using Remarks = std::vector<Remark>;
 
 void say(const Remarks& remarks);
+
+// For poll(): rounded up, 0 for a moment that has passed.
+int milliseconds_until(std::chrono::steady_clock::time_point moment);
 
 // Never blocks; poll socket() for wanted_events() between calls. Not thread-safe. Whatever the
 // other side sends or does, the worst effect is the end of the connection.

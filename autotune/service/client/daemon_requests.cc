@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <format>
 #include <set>
-#include <system_error>
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/fork_guard.h"
@@ -23,49 +22,11 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxQuestions = 10'000;
 constexpr std::chrono::seconds kPauseBetweenAttempts{2};
-constexpr std::chrono::seconds kReportInterval{1};
+constexpr int kReportIntervalMs = 1000;
 // A daemon that does not match will probably stay for some time.
 constexpr std::chrono::seconds kPauseAfterRefusal{60};
 
 }  // namespace
-
-OwnThread::~OwnThread() {
-  if (is_of_a_parent()) static_cast<void>(shared_.release());
-}
-
-bool OwnThread::start(std::function<void()> work) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const ScopeExit restored([&] { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
-  try {
-    shared_->thread = std::thread([shared = shared_.get(), work = std::move(work)] {
-      work();
-      const std::scoped_lock lock(shared->mutex);
-      shared->has_ended = true;
-      shared->ended.notify_all();
-    });
-  } catch (const std::system_error&) {
-    return false;
-  }
-  process_ = ::getpid();
-  return true;
-}
-
-bool OwnThread::is_here() const { return process_ == ::getpid(); }
-
-bool OwnThread::is_of_a_parent() const { return process_ != 0 && !is_here(); }
-
-void OwnThread::await(std::chrono::steady_clock::time_point deadline) {
-  if (!is_here()) return;
-  std::unique_lock lock(shared_->mutex);
-  shared_->ended.wait_until(lock, deadline, [this] { return shared_->has_ended; });
-}
-
-void OwnThread::join() {
-  if (is_here() && shared_->thread.joinable()) shared_->thread.join();
-}
 
 // All objects of the process, for its exit.
 class LiveRequests {
@@ -99,7 +60,7 @@ class LiveRequests {
     const std::scoped_lock lock(live->mutex_);
     for (DaemonRequests* requests : live->all_) requests->end(deadline);
     // A thread that still runs during exit would use destroyed objects.
-    for (DaemonRequests* requests : live->all_) requests->thread_.await(deadline);
+    for (DaemonRequests* requests : live->all_) requests->join(deadline);
   }
 
   static constinit ForkSafe<LiveRequests, dorajit::Work::kPreparing> of_process;
@@ -130,12 +91,41 @@ DaemonRequests::~DaemonRequests() {
 
 void DaemonRequests::close() {
   end(steady_clock::now() + kMaxFlushTime);
-  thread_.join();
+  join(std::nullopt);
+}
+
+bool DaemonRequests::start_thread() {
+  // The signals are for the application's threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const auto work = [](void* requests) -> void* {
+    static_cast<DaemonRequests*>(requests)->run_thread();
+    return nullptr;
+  };
+  const int error = ::pthread_create(&thread_, nullptr, work, this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error == 0) thread_process_ = ::getpid();
+  return error == 0;
+}
+
+void DaemonRequests::join(std::optional<Moment> deadline) {
+  if (!has_thread() || is_joined_) return;
+  if (!deadline) {
+    is_joined_ = ::pthread_join(thread_, nullptr) == 0;
+    return;
+  }
+  const auto until = std::chrono::system_clock::now() + (*deadline - steady_clock::now());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(until);
+  const timespec time{.tv_sec = seconds.time_since_epoch().count(),
+                      .tv_nsec = std::chrono::nanoseconds(until - seconds).count()};
+  is_joined_ = ::pthread_timedjoin_np(thread_, nullptr, &time) == 0;
 }
 
 void DaemonRequests::end(Moment deadline) {
   // A child that inherited the object has no threads, and the mutex may never be released.
-  if (!thread_.is_here()) return;
+  if (!has_thread()) return;
   {
     const std::scoped_lock lock(mutex_);
     if (is_ending_) return;
@@ -153,7 +143,7 @@ void DaemonRequests::wake() const {
 DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, device::Device& device,
                                              kernels::SpaceKind space, double gain) {
   // Checked first: in a child, the mutex may be held by a thread that does not exist.
-  if (thread_.is_of_a_parent()) return nullptr;
+  if (thread_process_ != 0 && !has_thread()) return nullptr;
   Key key(to_text(problem), device.info().fingerprint);
   auto launches = std::make_shared<std::atomic<std::int64_t>>(0);
   Remarks remarks;
@@ -166,11 +156,13 @@ DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, dev
       return found->second.launches;
     }
     if (asked_.size() >= kMaxQuestions || (!is_connected_ && !connect(remarks))) return nullptr;
-    outbox_.push_back(
-        {.request = {.problem = key.first, .device = key.second, .space = space, .gain = gain},
-         .launches = launches});
-    asked_.emplace(std::move(key),
-                   Question{.problem = problem, .devices = {&device}, .launches = launches});
+    protocol::TuneRequest request{
+        .problem = key.first, .device = key.second, .space = space, .gain = gain};
+    asked_.emplace(std::move(key), Question{.problem = problem,
+                                            .devices = {&device},
+                                            .launches = launches,
+                                            .request = std::move(request)});
+    ++unanswered_;
   }
   wake();
   return launches;
@@ -185,7 +177,7 @@ bool DaemonRequests::connect(Remarks& remarks) {
     fresh_ = DaemonConnection::open(folder_, own_, remarks);
     if (fresh_ == nullptr) return false;
   }
-  if (!thread_.is_here() && !thread_.start([this] { run_thread(); })) return false;
+  if (!has_thread() && !start_thread()) return false;
   is_connected_ = true;
   return true;
 }
@@ -241,40 +233,35 @@ void DaemonRequests::send_remaining() {
   }
   std::vector<protocol::Answer> unheard;
   while (connection_ != nullptr && connection_->serve(unheard) && connection_->has_unsent()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) return;
+    const int left = milliseconds_until(deadline);
+    if (left == 0) return;
     pollfd writable{.fd = connection_->socket(), .events = POLLOUT, .revents = 0};
-    (void)::poll(&writable, 1, static_cast<int>(left.count()));
+    (void)::poll(&writable, 1, left);
   }
 }
 
 void DaemonRequests::exchange_requests() {
-  std::vector<Unanswered> questions;
-  bool is_fresh = false;
   Remarks remarks;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!is_connected_ && !(unanswered_.empty() && outbox_.empty())) connect(remarks);
-    is_fresh = fresh_ != nullptr;
-    if (is_fresh) connection_ = std::move(fresh_);
-    questions.swap(outbox_);
-  }
-  say(remarks);
-  if (is_fresh) {
-    for (const auto& [key, question] : unanswered_) connection_->ask(question.request);
-  }
-  for (Unanswered& question : questions) {
-    if (connection_ != nullptr) connection_->ask(question.request);
-    Key key(question.request.problem, question.request.device);
-    unanswered_.emplace(std::move(key), std::move(question));
+  const ScopeExit said([&] { say(remarks); });
+  const std::scoped_lock lock(mutex_);
+  if (!is_connected_ && unanswered_ > 0) connect(remarks);
+  const bool is_fresh = fresh_ != nullptr;
+  if (is_fresh) connection_ = std::move(fresh_);
+  if (connection_ == nullptr) return;
+  for (auto& [key, question] : asked_) {
+    if (question.is_answered || (question.is_sent && !is_fresh)) continue;
+    connection_->ask(question.request);
+    question.is_sent = true;
   }
 }
 
 void DaemonRequests::report_launches() {
   const Moment now = steady_clock::now();
   if (connection_ == nullptr || now < next_report_) return;
-  next_report_ = now + kReportInterval;
-  for (const auto& [key, question] : unanswered_) {
+  next_report_ = now + std::chrono::milliseconds(kReportIntervalMs);
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [key, question] : asked_) {
+    if (question.is_answered) continue;
     protocol::TuneRequest request = question.request;
     request.calls = static_cast<double>(question.launches->exchange(0));
     if (request.calls > 0) connection_->ask(request);
@@ -286,17 +273,18 @@ void DaemonRequests::wait() {
   wanted[0] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
   wanted[1] = {.fd = -1, .events = 0, .revents = 0};  // ignored by poll()
   int poll_timeout_ms = -1;
-  if (connection_ != nullptr) {
-    wanted[1].fd = connection_->socket();
-    wanted[1].events = connection_->wanted_events();
-    poll_timeout_ms = connection_->poll_timeout_ms();
-    constexpr auto kReportMs = static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
-    if (poll_timeout_ms < 0 && !unanswered_.empty()) poll_timeout_ms = kReportMs;
-  } else if (!unanswered_.empty()) {
+  {
     const std::scoped_lock lock(mutex_);
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
-    poll_timeout_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    if (connection_ != nullptr) {
+      wanted[1].fd = connection_->socket();
+      wanted[1].events = connection_->wanted_events();
+      poll_timeout_ms = connection_->poll_timeout_ms();
+      if (poll_timeout_ms < 0 && unanswered_ > 0) {
+        poll_timeout_ms = kReportIntervalMs;
+      }
+    } else if (unanswered_ > 0) {
+      poll_timeout_ms = milliseconds_until(try_after_);
+    }
   }
   (void)::poll(wanted.data(), wanted.size(), poll_timeout_ms);
   std::uint64_t count = 0;
@@ -314,20 +302,26 @@ void DaemonRequests::lose_connection() {
   say(remarks);
 }
 
+bool DaemonRequests::take_answered(const std::string& problem, const std::string& device,
+                                   Question& answered) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = asked_.find({problem, device});
+  if (found == asked_.end() || std::exchange(found->second.is_answered, true)) return false;
+  --unanswered_;
+  answered = found->second;
+  return true;
+}
+
 // Calls the listener if the winner has arrived.
 void DaemonRequests::handle_answer(const protocol::Answer& answer) {
+  Question question;
   if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
-    if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
+    if (!take_answered(failed->problem, failed->device, question)) return;
     return log(LogLevel::kInfo,
                std::format("the daemon does not tune {}: {}", failed->problem, failed->reason));
   }
   const auto* tuned = std::get_if<protocol::Tuned>(&answer);
-  if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) return;
-  Question question;
-  {
-    const std::scoped_lock lock(mutex_);
-    question = asked_.at({tuned->problem, tuned->device});  // kept, so that it is not asked again
-  }
+  if (tuned == nullptr || !take_answered(tuned->problem, tuned->device, question)) return;
   for (device::Device* device : question.devices) {
     if (listener_ && !is_ending_) listener_(question.problem, *device);
   }

@@ -1,18 +1,19 @@
 // This process's requests to the daemon, and their answers.
 #pragma once
 
+#include <pthread.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,44 +26,6 @@
 #include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
-
-// A thread whose owner can safely be destroyed in a forked child. start(), await() and join() must
-// be called by one thread at a time, the other functions by any.
-class OwnThread {
- public:
-  OwnThread() = default;
-  OwnThread(const OwnThread&) = delete;
-  OwnThread& operator=(const OwnThread&) = delete;
-  // In the process that started the thread, call join() first.
-  ~OwnThread();
-
-  // Call once. The thread receives no signals, because they are for the application's threads.
-  // False if the system cannot create a thread.
-  bool start(std::function<void()> work);
-
-  // Whether this process has started the thread.
-  [[nodiscard]] bool is_here() const;
-  // Whether a parent of this process has started it, so that it does not exist here.
-  [[nodiscard]] bool is_of_a_parent() const;
-
-  // Waits until the thread has ended or the deadline has passed.
-  void await(std::chrono::steady_clock::time_point deadline);
-  // Does nothing if this process has not started the thread.
-  void join();
-
- private:
-  // A child must not destroy these: its thread cannot be joined or detached, and destroying a
-  // condition variable waits for its waiters.
-  struct Shared {
-    std::thread thread;
-    std::mutex mutex;
-    std::condition_variable ended;
-    bool has_ended = false;  // under mutex
-  };
-
-  std::atomic<pid_t> process_ = 0;  // the process that started it; 0: not started
-  std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
-};
 
 // Thread-safe. From the first request on, a background thread talks to the daemon and calls the
 // listener and the log, which may take long: requests are sent after that. Requests that a daemon
@@ -103,14 +66,20 @@ class DaemonRequests {
     launch::Problem problem{};
     std::vector<device::Device*> devices{};  // with the same fingerprint
     Launches launches;
-  };
-  struct Unanswered {
-    protocol::TuneRequest request;
-    Launches launches;
+    protocol::TuneRequest request{};
+    bool is_sent = false;      // to a daemon that may still answer it
+    bool is_answered = false;  // kept, so that it is not asked again
   };
   using Moment = std::chrono::steady_clock::time_point;
   friend class LiveRequests;
 
+  // Call while holding mutex_. False if the system cannot create a thread.
+  bool start_thread();
+  // Whether this process has started the thread.
+  [[nodiscard]] bool has_thread() const { return thread_process_ == ::getpid(); }
+  // Waits until the thread has ended or the deadline, if there is one, has passed. By one caller at
+  // a time.
+  void join(std::optional<Moment> deadline);
   void wake() const;
   // Makes the thread send the remaining messages and end; the first deadline counts. Never blocks.
   void end(Moment deadline);
@@ -128,6 +97,8 @@ class DaemonRequests {
   void report_launches();
   void lose_connection();
   void handle_answer(const protocol::Answer& answer);
+  // Whether the question waits for an answer; not any more after that. `answered` gets it.
+  bool take_answered(const std::string& problem, const std::string& device, Question& answered);
 
   const std::string folder_;
   const protocol::Hello own_;
@@ -139,17 +110,19 @@ class DaemonRequests {
   // While it is held: no waiting, no logging, no calls of the listener.
   mutable std::mutex mutex_;
   std::map<Key, Question> asked_;            // under mutex_
-  std::vector<Unanswered> outbox_;           // under mutex_
+  std::size_t unanswered_ = 0;               // under mutex_: of asked_
   std::unique_ptr<DaemonConnection> fresh_;  // under mutex_: passed to the thread
   bool is_connected_ = false;                // under mutex_
   Moment try_after_{};                       // under mutex_
   Moment end_deadline_{};                    // under mutex_
 
   std::unique_ptr<DaemonConnection> connection_;  // this and the following: used only by the thread
-  std::map<Key, Unanswered> unanswered_;
   Moment next_report_{};
 
-  OwnThread thread_;
+  // Not a std::thread, which a forked child, where it does not run, could not destroy.
+  pthread_t thread_{};
+  std::atomic<pid_t> thread_process_ = 0;  // the process that started it; 0: none
+  bool is_joined_ = false;
 };
 
 }  // namespace dorajit::autotune

@@ -1,6 +1,6 @@
 #include "autotune/service/daemon/client_registry.h"
 
-#include <cstdint>
+#include <chrono>
 #include <format>
 #include <string_view>
 #include <utility>
@@ -13,10 +13,12 @@
 namespace dorajit::autotune {
 namespace {
 
+using std::chrono::steady_clock;
+
 constexpr std::size_t kMaxClients = 1024;
 constexpr std::size_t kMaxUnsentBytes = std::size_t{1} << 20;
-constexpr std::uint64_t kHelloTimeoutMs = 5'000;
-constexpr std::uint64_t kLineTimeoutMs = 5'000;
+constexpr std::chrono::seconds kHelloTimeout{5};
+constexpr std::chrono::seconds kLineTimeout{5};
 
 }  // namespace
 
@@ -24,18 +26,12 @@ constexpr std::uint64_t kLineTimeoutMs = 5'000;
 class ClientRegistry::Connection {
  public:
   Connection(ClientRegistry& registry, ClientId id)
-      : registry_(registry),
-        id_(id),
-        bytes_(registry.loop_, kMaxUnsentBytes),
-        deadline_(registry.loop_, [this] {
-          refuse(has_greeted_ ? "a line was not complete in time" : "no hello arrived in time");
-        }) {}
+      : registry_(registry), id_(id), bytes_(registry.loop_, kMaxUnsentBytes) {}
 
   uv_stream_t* stream() const { return reinterpret_cast<uv_stream_t*>(bytes_.handle()); }
 
   // Call when the stream is connected.
   void start() {
-    deadline_.start(kHelloTimeoutMs);
     const Status reading = bytes_.start_reading(
         {.on_bytes = [this](std::string_view bytes) { take(bytes); }, .on_end = [this] { end(); }});
     if (!reading) end();
@@ -49,6 +45,11 @@ class ClientRegistry::Connection {
   void refuse(const std::string& reason) {
     send(protocol::Refused{reason.substr(0, 500)});
     end();
+  }
+
+  void check_deadline() {
+    if (steady_clock::now() < deadline_) return;
+    refuse(has_greeted_ ? "a line was not complete in time" : "no hello arrived in time");
   }
 
  private:
@@ -67,9 +68,9 @@ class ClientRegistry::Connection {
     if (lines_.is_too_long()) return refuse("a line is longer than 4096 bytes");
     if (!has_greeted_) return;
     if (!lines_.has_begun()) {
-      deadline_.stop();
+      deadline_ = steady_clock::time_point::max();
     } else if (is_new_line) {
-      deadline_.start(kLineTimeoutMs);
+      deadline_ = steady_clock::now() + kLineTimeout;
     }
   }
 
@@ -84,13 +85,12 @@ class ClientRegistry::Connection {
           std::format("the daemon has dorajit {} (protocol {})", own.release, own.version));
     }
     has_greeted_ = true;
-    deadline_.stop();
+    deadline_ = steady_clock::time_point::max();
     send(own);
   }
 
   void end() {
     if (std::exchange(has_ended_, true)) return;
-    deadline_.stop();
     const auto own = registry_.clients_.find(id_);
     registry_.leaving_.push_back(std::move(own->second));
     registry_.clients_.erase(own);
@@ -100,7 +100,8 @@ class ClientRegistry::Connection {
   ClientRegistry& registry_;
   const ClientId id_;
   ByteStream bytes_;
-  Timer deadline_;  // of the greeting, then of an incomplete line
+  // Of the greeting, then of an incomplete line.
+  steady_clock::time_point deadline_ = steady_clock::now() + kHelloTimeout;
   protocol::LineSplitter lines_{protocol::kMaxRequestBytes};
   bool has_greeted_ = false;
   bool has_ended_ = false;
@@ -133,7 +134,10 @@ void ClientRegistry::refuse(ClientId id, const std::string& reason) {
   if (const auto found = clients_.find(id); found != clients_.end()) found->second->refuse(reason);
 }
 
-void ClientRegistry::sweep() { leaving_.clear(); }
+void ClientRegistry::sweep() {
+  leaving_.clear();
+  for (auto one = clients_.begin(); one != clients_.end();) (one++)->second->check_deadline();
+}
 
 void ClientRegistry::close() {
   clients_.clear();

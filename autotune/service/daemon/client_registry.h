@@ -36,7 +36,8 @@ class ClientRegistry {
   // Sends the reason and ends the connection.
   void refuse(ClientId id, const std::string& reason);
 
-  // Destroys the clients that have disconnected. Must not be called within an event.
+  // Destroys the clients that have disconnected, and ends the connections of those that are too
+  // late. Call it several times a second, but not within an event.
   void sweep();
   // Destroys all clients. Must not be called within an event.
   void close();

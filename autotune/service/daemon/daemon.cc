@@ -111,7 +111,7 @@ class Daemon {
   std::map<WorkerKey, std::unique_ptr<WorkerSupervisor>> supervisors_;
   ClientRegistry clients_;
   std::unique_ptr<ListeningSocket> listener_;
-  std::unique_ptr<Timer> ticker_;
+  UvHandle<uv_timer_t> ticker_;
   std::vector<std::unique_ptr<UvHandle<uv_signal_t>>> signals_;
   steady_clock::time_point last_wanted_ = steady_clock::now();
   bool is_draining_ = false;
@@ -165,8 +165,12 @@ void Daemon::stay_reachable() {
 Status Daemon::open() {
   DORAJIT_TRY(listen());
   DORAJIT_TRY(watch_signals());
-  ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
-  ticker_->start(WorkerSupervisor::kTick.count(), WorkerSupervisor::kTick.count());
+  uv_timer_init(&loop_, ticker_.get());
+  ticker_.mark_open();
+  ticker_->data = this;
+  uv_timer_start(
+      ticker_.get(), [](uv_timer_t* timer) { static_cast<Daemon*>(timer->data)->tick(); },
+      WorkerSupervisor::kTick.count(), WorkerSupervisor::kTick.count());
   return {};
 }
 
@@ -323,7 +327,7 @@ Result<DaemonEnd> Daemon::run() {
   clients_.close();
   supervisors_.clear();
   signals_.clear();
-  ticker_.reset();
+  ticker_.close();
   uv_run(&loop_, UV_RUN_DEFAULT);  // closes the handles
   uv_loop_close(&loop_);
   if (!opened) return std::unexpected(opened.error());

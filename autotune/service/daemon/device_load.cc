@@ -16,21 +16,21 @@ namespace {
 
 constexpr int kNvmlSuccess = 0;
 
+struct Gpu {
+  std::string name;      // of the model, as CUDA reports it
+  std::string uuid;      // as a value of CUDA_VISIBLE_DEVICES
+  unsigned percent = 0;  // share of the last sample period in which a kernel ran
+};
+
 // NVIDIA's management library, opened at run time: GPU utilization without a CUDA context.
 class Nvml {
  public:
-  struct Utilization {
-    std::string name;      // of the model, as CUDA reports it
-    std::string uuid;      // as a value of CUDA_VISIBLE_DEVICES
-    unsigned percent = 0;  // share of the last sample period in which a kernel ran
-  };
-
-  // Null if there is no such library or it finds no driver.
-  static std::unique_ptr<Nvml> open(const std::string& library) {
-    auto opened = DynamicLibrary::open(library);
-    if (!opened) return nullptr;
-    std::unique_ptr<Nvml> nvml(new Nvml(*std::move(opened)));
-    return nvml->is_up_ ? std::move(nvml) : nullptr;
+  explicit Nvml(const std::string& library) : library_(DynamicLibrary::open(library)) {
+    is_up_ = library_ && find("nvmlInit_v2", init_) && find("nvmlShutdown", shutdown_) &&
+             find("nvmlDeviceGetCount_v2", count_) &&
+             find("nvmlDeviceGetHandleByIndex_v2", device_at_) &&
+             find("nvmlDeviceGetName", name_) && find("nvmlDeviceGetUUID", uuid_) &&
+             find("nvmlDeviceGetUtilizationRates", utilization_) && init_() == kNvmlSuccess;
   }
   ~Nvml() {
     if (is_up_) shutdown_();
@@ -38,13 +38,21 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // The utilization of all GPUs that report it.
-  std::vector<Utilization> utilizations() {
+  // All GPUs that report their utilization; none without the library or a driver.
+  std::vector<Gpu> gpus() {
     unsigned count = 0;
-    if (count_(&count) != kNvmlSuccess) return {};
-    std::vector<Utilization> found;
+    if (!is_up_ || count_(&count) != kNvmlSuccess) return {};
+    std::vector<Gpu> found;
     for (unsigned i = 0; i < count; ++i) {
-      if (auto one = utilization_of(i)) found.push_back(*std::move(one));
+      Device device = nullptr;
+      std::array<char, 96> name{};
+      std::array<char, 96> uuid{};
+      Rates rates;
+      const bool is_known = device_at_(i, &device) == kNvmlSuccess &&
+                            name_(device, name.data(), name.size() - 1) == kNvmlSuccess &&
+                            uuid_(device, uuid.data(), uuid.size() - 1) == kNvmlSuccess &&
+                            utilization_(device, &rates) == kNvmlSuccess;
+      if (is_known) found.push_back({name.data(), uuid.data(), rates.gpu});
     }
     return found;
   }
@@ -57,34 +65,13 @@ class Nvml {
     unsigned memory = 0;
   };
 
-  explicit Nvml(DynamicLibrary library) : library_(std::move(library)) {
-    is_up_ = find("nvmlInit_v2", init_) && find("nvmlShutdown", shutdown_) &&
-             find("nvmlDeviceGetCount_v2", count_) &&
-             find("nvmlDeviceGetHandleByIndex_v2", device_at_) &&
-             find("nvmlDeviceGetName", name_) && find("nvmlDeviceGetUUID", uuid_) &&
-             find("nvmlDeviceGetUtilizationRates", utilization_) && init_() == kNvmlSuccess;
-  }
-
   template <class Function>
   bool find(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(library_.symbol(name));
+    function = reinterpret_cast<Function>(library_->symbol(name));
     return function != nullptr;
   }
 
-  std::optional<Utilization> utilization_of(unsigned index) const {
-    Device device = nullptr;
-    std::array<char, 96> name{};
-    std::array<char, 96> uuid{};
-    Rates rates;
-    const bool is_known = device_at_(index, &device) == kNvmlSuccess &&
-                          name_(device, name.data(), name.size() - 1) == kNvmlSuccess &&
-                          uuid_(device, uuid.data(), uuid.size() - 1) == kNvmlSuccess &&
-                          utilization_(device, &rates) == kNvmlSuccess;
-    if (!is_known) return std::nullopt;
-    return Utilization{.name = name.data(), .uuid = uuid.data(), .percent = rates.gpu};
-  }
-
-  DynamicLibrary library_;
+  Result<DynamicLibrary> library_;
   bool is_up_ = false;
   int (*init_)() = nullptr;
   int (*shutdown_)() = nullptr;
@@ -106,13 +93,13 @@ class MachineLoad final : public DeviceLoad {
     // NVML numbers GPUs differently from CUDA and ignores this variable.
     if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return {};
     const auto gpus = gpus_of(fingerprint);
-    const auto idlest = std::ranges::min_element(gpus, {}, &Nvml::Utilization::percent);
+    const auto idlest = std::ranges::min_element(gpus, {}, &Gpu::percent);
     return idlest == gpus.end() ? std::string() : idlest->uuid;
   }
 
   bool is_busy(const std::string& fingerprint, const std::string& gpu) override {
     if (fingerprint.starts_with("cpu/")) return is_cpu_busy();
-    return std::ranges::any_of(gpus_of(fingerprint), [&](const Nvml::Utilization& one) {
+    return std::ranges::any_of(gpus_of(fingerprint), [&](const Gpu& one) {
       return (gpu.empty() || one.uuid == gpu) && one.percent >= kBusyPercentOfAGpu;
     });
   }
@@ -125,21 +112,17 @@ class MachineLoad final : public DeviceLoad {
     return of_a_minute > kBusyShareOfProcessors * processors;
   }
 
-  std::vector<Nvml::Utilization> gpus_of(const std::string& fingerprint) {
+  std::vector<Gpu> gpus_of(const std::string& fingerprint) {
     if (fingerprint.starts_with("cpu/")) return {};
-    if (!was_nvml_opened_) nvml_ = Nvml::open(nvml_library_);
-    was_nvml_opened_ = true;
-    if (nvml_ == nullptr) return {};
-    auto gpus = nvml_->utilizations();
-    std::erase_if(gpus, [&](const Nvml::Utilization& gpu) {
-      return !fingerprint.contains("/" + gpu.name + "/");
-    });
+    if (!nvml_) nvml_.emplace(nvml_library_);
+    auto gpus = nvml_->gpus();
+    std::erase_if(gpus,
+                  [&](const Gpu& gpu) { return !fingerprint.contains("/" + gpu.name + "/"); });
     return gpus;
   }
 
   const std::string nvml_library_;
-  std::unique_ptr<Nvml> nvml_;
-  bool was_nvml_opened_ = false;
+  std::optional<Nvml> nvml_;
 };
 
 }  // namespace

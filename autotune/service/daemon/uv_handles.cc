@@ -31,20 +31,6 @@ std::unexpected<Error> uv_failure(std::string_view attempt, int code) {
               std::format("{}: {} ({})", attempt, uv_strerror(code), uv_err_name(code)));
 }
 
-Timer::Timer(uv_loop_t* loop, std::function<void()> ring) : ring_(std::move(ring)) {
-  uv_timer_init(loop, handle_.get());
-  handle_.mark_open();
-  handle_->data = this;
-}
-
-void Timer::start(std::uint64_t milliseconds, std::uint64_t repeat_milliseconds) {
-  uv_timer_start(
-      handle_.get(), [](uv_timer_t* timer) { static_cast<Timer*>(timer->data)->ring_(); },
-      milliseconds, repeat_milliseconds);
-}
-
-void Timer::stop() { uv_timer_stop(handle_.get()); }
-
 ByteStream::ByteStream(uv_loop_t* loop, std::size_t max_unsent_bytes)
     : max_unsent_bytes_(max_unsent_bytes), buffer_(kReadBytes) {
   uv_pipe_init(loop, handle_.get(), 0);

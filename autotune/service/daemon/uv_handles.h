@@ -47,18 +47,6 @@ class UvHandle {
   bool is_open_ = false;
 };
 
-// Calls back once after a delay, or periodically.
-class Timer {
- public:
-  Timer(uv_loop_t* loop, std::function<void()> ring);
-  void start(std::uint64_t milliseconds, std::uint64_t repeat_milliseconds = 0);
-  void stop();
-
- private:
-  UvHandle<uv_timer_t> handle_;
-  std::function<void()> ring_;
-};
-
 // A pipe or Unix socket with bounded output. Callbacks may destroy the stream.
 class ByteStream {
  public:
