@@ -8,6 +8,7 @@
 
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/template.h"
+#include "runtime/launch/problem.h"
 #include "tests/own_kernels/fake_gpu.h"
 #include "tests/own_kernels/made_kernels.h"
 #include "tests/own_kernels/nvrtc_here.h"
@@ -132,6 +133,10 @@ TEST_F(StridesTest, KernelGetsTheStridesOfTheCall) {
   const auto explanation = kernel.explain(engine, {x, out}, {8, 32, 64, 32});
   ASSERT_TRUE(explanation);
   EXPECT_THAT(explanation->problem, testing::EndsWith("/f32,f32/v8/cols=32/rows=3"));
+  // As the daemon and prewarming read it.
+  const auto problem = launch::parse_problem(explanation->problem);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->largest_sizes()[2], 64);
 }
 
 // A plan of one stride serves the others, as far as its config fits.
