@@ -32,6 +32,9 @@ enum class Keying {
   kBucketed,  // rounded up to a power of two
   kDerived,   // not in the key: it follows from the other sizes and the variant
   kConstant,  // not in the key: it is always `most`
+  kComputed,  // not in the key: Template::derive_sizes() computes it from the others
+  kStride,    // the distance of elements of a tensor, not in the key: tuning takes what
+              // Template::derive_sizes() says
 };
 
 // A named size of an operation. Operands that share a dimension must agree on its size.
@@ -62,6 +65,9 @@ struct OperandShape {
   // Indices of further dimensions before the inner one, all contiguous together. Vectors only.
   std::span<const int> leading{};
   bool is_exact = false;  // whether a tensor must have exactly these dimensions, not flattened ones
+  // With is_exact: for each dimension the index of the size that is its stride in elements, or -1
+  // for the last dimensions, which are contiguous. Empty: all are contiguous.
+  std::span<const int> strides{};
 
   [[nodiscard]] constexpr bool is_matrix() const { return outer >= 0; }
   friend constexpr bool operator==(const OperandShape& a, const OperandShape& b) {
@@ -96,7 +102,9 @@ struct Operand {
   bool limits_vectors = true;
   bool is_read = false;       // for an output: whether kernels read it before they write it
   std::size_t alignment = 0;  // required alignment in bytes; 0: that of its elements
-  int typed_as = -1;          // index of an earlier operand that has the same element type; -1: any
+  // Whether the alignment class says nothing about it, so that verification misaligns it.
+  bool is_unaligned = false;
+  int typed_as = -1;  // index of an earlier operand that has the same element type; -1: any
 };
 
 struct Template;

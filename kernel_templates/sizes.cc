@@ -12,9 +12,11 @@ constexpr std::int64_t kMaxChannels = 256;
 
 }  // namespace
 
-Sizes with_derived(const Variant& variant, Sizes sizes) {
+Sizes with_derived(const Variant& variant, Sizes sizes, int vector_width) {
   const auto& dimensions = variant.operation->dimensions;
+  bool is_complete = true;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    is_complete = is_complete && dimensions[i].keying <= Keying::kConstant;
     if (dimensions[i].keying == Keying::kConstant) sizes[i] = dimensions[i].most;
     if (dimensions[i].keying != Keying::kDerived) continue;
     if (variant.broadcast == Broadcast::kPerColumn) {
@@ -24,7 +26,34 @@ Sizes with_derived(const Variant& variant, Sizes sizes) {
       sizes[i] = std::min(rows & -rows, kMaxChannels);
     }
   }
+  if (!is_complete) template_of(variant).derive_sizes(variant, vector_width, sizes);
   return sizes;
+}
+
+std::int64_t stride_at(const OperandShape& shape, const Sizes& sizes, std::size_t place) {
+  if (!shape.strides.empty() && shape.strides[place] >= 0) {
+    return sizes[static_cast<std::size_t>(shape.strides[place])];
+  }
+  std::int64_t stride = 1;
+  for (std::size_t i = place + 1; i < rank_of(shape); ++i) {
+    if (__builtin_mul_overflow(stride, sizes[dimension_at(shape, i)], &stride)) {
+      return std::numeric_limits<std::int64_t>::max();
+    }
+  }
+  return stride;
+}
+
+std::int64_t span_length(const OperandShape& shape, const Sizes& sizes) {
+  std::int64_t span = 1;
+  bool is_too_large = false;
+  for (std::size_t i = 0; i < rank_of(shape); ++i) {
+    const std::int64_t size = sizes[dimension_at(shape, i)];
+    if (size == 0) return 0;
+    std::int64_t length = 0;
+    is_too_large |= __builtin_mul_overflow(size - 1, stride_at(shape, sizes, i), &length) ||
+                    __builtin_add_overflow(span, length, &span);
+  }
+  return is_too_large ? std::numeric_limits<std::int64_t>::max() : span;
 }
 
 double num_elements(const Variant& variant, const Sizes& sizes) {

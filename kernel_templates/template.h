@@ -69,6 +69,9 @@ struct Template {
   // them. Null: none.
   TensorBoxes (*tensor_boxes)(const Variant& variant, const Config& config,
                               const LaunchArguments& arguments, int processors) = nullptr;
+  // Sets the sizes that are kComputed or kStride: strides that leave room between rows, and that
+  // belong to the alignment class if they limit it. Null: there are none.
+  void (*derive_sizes)(const Variant& variant, int vector_width, Sizes& sizes) = nullptr;
   // Null: every config fits all sizes equally well.
   double (*misfit)(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                    const Config& config) = nullptr;

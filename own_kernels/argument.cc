@@ -36,7 +36,17 @@ constexpr std::pair<std::string_view, Kind> kKinds[] = {{"in", Kind::kIn},
 
 std::unexpected<Error> refuse(std::string_view what) { return refuse_field("arguments", what); }
 
-// "T[n, m]", or "T[n, m]?"
+// The end of a dimension: the first comma outside parentheses.
+std::size_t end_of_dimension(std::string_view text) {
+  int open = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    open += static_cast<int>(text[at] == '(') - static_cast<int>(text[at] == ')');
+    if (text[at] == ',' && open <= 0) return at;
+  }
+  return text.size();
+}
+
+// "T[n, m]", "T[n:stride, m / 2]", or "T[n, m]?"
 Status read_tensor(Argument& argument, std::string_view text) {
   const std::string_view whole = text;
   argument.is_optional = argument.is_tensor() && text.ends_with('?');
@@ -53,8 +63,15 @@ Status read_tensor(Argument& argument, std::string_view text) {
     return {};
   }
   for (;;) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    argument.shape.emplace_back(trimmed(rest.substr(0, comma)));
+    const std::size_t comma = end_of_dimension(rest);
+    const std::string_view dimension = rest.substr(0, comma);
+    const std::size_t colon = std::min(dimension.find(':'), dimension.size());
+    argument.shape.emplace_back(trimmed(dimension.substr(0, colon)));
+    argument.strides.emplace_back(trimmed(dimension.substr(std::min(colon + 1, dimension.size()))));
+    if (colon < dimension.size() && argument.strides.back().empty()) {
+      return refuse(std::format("has `{}` of \"{}\", where a stride is missing after a colon",
+                                argument.name, whole));
+    }
     if (comma == rest.size()) return {};
     rest.remove_prefix(comma + 1);
   }
@@ -117,9 +134,12 @@ Status read_tensor_map(Argument& argument, const Json& json) {
 
 }  // namespace
 
+std::unexpected<Error> refuse_description(std::string_view what) {
+  return fail(StatusCode::kInvalidArgument, std::format("kernel description: {}", what));
+}
+
 std::unexpected<Error> refuse_field(std::string_view field, std::string_view what) {
-  return fail(StatusCode::kInvalidArgument,
-              std::format("kernel description: \"{}\" {}", field, what));
+  return refuse_description(std::format("\"{}\" {}", field, what));
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -192,6 +212,16 @@ std::string type_names() {
   return names;
 }
 
+std::string shape_text(const Argument& argument) {
+  std::string text;
+  for (std::size_t i = 0; i < argument.shape.size(); ++i) {
+    const bool has_stride = i < argument.strides.size() && !argument.strides[i].empty();
+    text += std::format("{}{}{}{}", i == 0 ? "" : ", ", argument.shape[i], has_stride ? ":" : "",
+                        has_stride ? argument.strides[i] : "");
+  }
+  return text;
+}
+
 Result<Argument> read_argument(const Json& json) {
   const bool is_entry = json.is_array() && json.size() >= 2 && json.size() <= 3 &&
                         json[0].is_string() && json[1].is_string() &&
@@ -242,11 +272,8 @@ Json to_json(const Argument& argument) {
     return entry;
   }
   if (!argument.is_scalar()) {
-    std::string shape;
-    for (const std::string& dimension : argument.shape) {
-      shape += std::format("{}{}", shape.empty() ? "" : ", ", dimension);
-    }
-    entry.push_back(std::format("{}[{}]{}", argument.type, shape, argument.is_optional ? "?" : ""));
+    entry.push_back(std::format("{}[{}]{}", argument.type, shape_text(argument),
+                                argument.is_optional ? "?" : ""));
   } else if (argument.tuned) {
     entry.push_back(*argument.tuned);
   }

@@ -21,12 +21,14 @@ struct Argument {
   Kind kind;
   // Of a tensor's elements, "float32" or one of `types`; of a scalar.
   std::string type{};
-  // Of a tensor: the names of its dimensions, and numbers. Of a workspace: the number of its
-  // elements, as an expression. Of a tensor map: the sides of its box, as expressions.
+  // Of a tensor: the names of its dimensions, numbers, and expressions of other dimensions. Of a
+  // workspace: the number of its elements, as an expression. Of a tensor map: the sides of its box,
+  // as expressions.
   std::vector<std::string> shape{};
-  std::string tensor{};      // of a tensor map
-  std::string swizzle{};     // of a tensor map, in bytes, as an expression
-  bool is_optional = false;  // a tensor that calls may leave out
+  std::vector<std::string> strides{};  // of a tensor, by dimension; empty where it is contiguous
+  std::string tensor{};                // of a tensor map
+  std::string swizzle{};               // of a tensor map, in bytes, as an expression
+  bool is_optional = false;            // a tensor that calls may leave out
   // A scalar's value while configs are tuned. An integer that has one is in no key.
   std::optional<double> tuned{};
 
@@ -58,8 +60,10 @@ std::string type_names();                    // "float32, bfloat16, ..."
 // An entry of "arguments"; kInvalidArgument.
 Result<Argument> read_argument(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const Argument& argument);
+std::string shape_text(const Argument& argument);  // "n:stride, m"
 
-// A refusal of a description by its field.
+// Refusals of a description, of which one names the field.
+std::unexpected<Error> refuse_description(std::string_view what);
 std::unexpected<Error> refuse_field(std::string_view field, std::string_view what);
 // Without the spaces around it.
 std::string_view trimmed(std::string_view text);

@@ -17,10 +17,10 @@ using Json = nlohmann::ordered_json;
 using kernels::ElementType;
 
 constexpr std::string_view kFields[] = {
-    "name",      "source",        "file",       "entry",     "headers",    "options",
-    "arguments", "types",         "parameters", "default",   "constraint", "grid",
-    "block",     "shared_memory", "key",        "tolerance", "limits",     "ranges",
-    "include",   "included",      "launches",   "cluster",   "cooperative"};
+    "name",      "source",        "file",       "entry",     "headers",     "options",
+    "arguments", "types",         "parameters", "default",   "constraint",  "grid",
+    "block",     "shared_memory", "key",        "tolerance", "limits",      "ranges",
+    "include",   "included",      "launches",   "cluster",   "cooperative", "unaligned"};
 
 Result<TypeChoice> type_choice(const std::string& name, const Json& json) {
   TypeChoice choice{.name = name, .types = {}};
@@ -89,6 +89,17 @@ Status read_parameters(Description& description, const Json& json) {
   return {};
 }
 
+Status read_texts(const Json& json, std::string_view field, std::vector<std::string>& texts) {
+  const auto found = json.find(field);
+  if (found == json.end()) return {};
+  if (!found->is_array()) return refuse_field(field, "is no list of texts");
+  for (const Json& one : *found) {
+    DORAJIT_ASSIGN(std::string text, text_of(one, field));
+    texts.push_back(std::move(text));
+  }
+  return {};
+}
+
 Status read_sources(Description& description, const Json& json) {
   DORAJIT_ASSIGN(description.source.text, required_text(json, "source"));
   DORAJIT_ASSIGN(description.source.name, optional_text(json, "file"));
@@ -100,13 +111,7 @@ Status read_sources(Description& description, const Json& json) {
       description.headers.push_back({name, std::move(content)});
     }
   }
-  if (const auto include = json.find("include"); include != json.end()) {
-    if (!include->is_array()) return refuse_field("include", "is no list of folders");
-    for (const Json& folder : *include) {
-      DORAJIT_ASSIGN(std::string text, text_of(folder, "include"));
-      description.include.push_back(std::move(text));
-    }
-  }
+  DORAJIT_TRY(read_texts(json, "include", description.include));
   if (const auto included = json.find("included"); included != json.end()) {
     if (!included->is_object()) return refuse_field("included", "is no object of hashes by name");
     for (const auto& [name, hash] : included->items()) {
@@ -114,14 +119,7 @@ Status read_sources(Description& description, const Json& json) {
       description.included.push_back({.name = name, .hash = std::move(text), .text = {}});
     }
   }
-  if (const auto options = json.find("options"); options != json.end()) {
-    if (!options->is_array()) return refuse_field("options", "is no list");
-    for (const Json& option : *options) {
-      DORAJIT_ASSIGN(std::string text, text_of(option, "options"));
-      description.options.push_back(std::move(text));
-    }
-  }
-  return {};
+  return read_texts(json, "options", description.options);
 }
 
 Status read_key(Description& description, const Json& json) {
@@ -248,6 +246,7 @@ Result<Description> parse_description(std::string_view text) {
   DORAJIT_TRY(read_tolerance(description, json));
   DORAJIT_TRY(read_limits(description, json));
   DORAJIT_TRY(read_ranges(description, json));
+  DORAJIT_TRY(read_texts(json, "unaligned", description.unaligned));
   return description;
 }
 
@@ -296,6 +295,7 @@ std::string to_json(const Description& description) {
   for (const auto& [argument, range] : description.ranges) {
     json["ranges"][argument] = {range.least, range.most};
   }
+  if (!description.unaligned.empty()) json["unaligned"] = description.unaligned;
   for (const auto& [name, hash, text] : description.included) json["included"][name] = hash;
   // Invalid UTF-8 must not throw here.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

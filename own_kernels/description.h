@@ -74,6 +74,7 @@ struct Description {
   std::string constraint;                                   // an expression; empty: none
   std::vector<std::pair<std::string, std::string>> limits;  // of an argument's values
   std::vector<std::pair<std::string, kernels::Range>> ranges;
+  std::vector<std::string> unaligned;        // tensors that are only aligned to their elements
   std::optional<std::vector<KeyEntry>> key;  // nothing: all, exactly
   double tolerance = 0;                      // 0: no bit may differ
 };

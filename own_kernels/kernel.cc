@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "own_kernels/included_files.h"
-#include "own_kernels/operation_builder.h"
+#include "own_kernels/own_operation.h"
 #include "runtime/base/artifact_store.h"
 
 namespace dorajit::own_kernels {

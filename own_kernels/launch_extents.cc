@@ -156,8 +156,7 @@ Status read_expressions(OwnOperation& own) {
                          Expression& parsed) -> Status {
     auto expression = Expression::parse(text, own.names);
     if (!expression)
-      return fail(StatusCode::kInvalidArgument,
-                  std::format("kernel description: \"{}\": {}", field, expression.error().message));
+      return refuse_description(std::format("\"{}\": {}", field, expression.error().message));
     parsed = *std::move(expression);
     return {};
   };
@@ -189,8 +188,14 @@ Status read_expressions(OwnOperation& own) {
   DORAJIT_TRY(parse("constraint", given.constraint, *own.constraint));
   for (std::size_t i = 0; i < own.all_dimensions.size(); ++i) {
     kernels::Dimension& dimension = own.all_dimensions[i];
-    dimension.limits_class =
-        dimension.keying == kernels::Keying::kBucketed && own.constraint->reads(i);
+    // The stride of a last dimension is usually 1, which says nothing about rows.
+    const auto is_last = [&](const std::vector<int>& strides) {
+      return !strides.empty() && strides.back() == static_cast<int>(i);
+    };
+    const bool varies = dimension.keying == kernels::Keying::kBucketed ||
+                        (dimension.keying == kernels::Keying::kStride &&
+                         std::ranges::none_of(own.strides, is_last));
+    dimension.limits_class = varies && own.constraint->reads(i);
   }
   return {};
 }

@@ -1,20 +1,15 @@
-#include "own_kernels/operation_builder.h"
-
 #include <algorithm>
 #include <format>
 #include <utility>
 
 #include "kernel_templates/embedded_sources.h"
+#include "own_kernels/own_operation.h"
 #include "runtime/base/hash.h"
 
 namespace dorajit::own_kernels {
 namespace {
 
 using kernels::Config;
-
-std::unexpected<Error> refuse_description(std::string message) {
-  return fail(StatusCode::kInvalidArgument, "kernel description: " + std::move(message));
-}
 
 // Turns a description into an operation, part by part, each of which may refuse it.
 class OperationBuilder {
@@ -33,6 +28,7 @@ class OperationBuilder {
     DORAJIT_TRY(check_program(own_->given));
     DORAJIT_TRY(find_dimensions());
     DORAJIT_TRY(read_key());
+    DORAJIT_TRY(read_computed_sizes(*own_));
     DORAJIT_TRY(make_operands());
     DORAJIT_TRY(read_value_limits(*own_));
     DORAJIT_TRY(read_expressions(*own_));
@@ -107,7 +103,11 @@ class OperationBuilder {
       if (argument.is_workspace() || argument.is_tensor_map()) continue;
       if (argument.is_tensor()) {
         for (const std::string& dimension : argument.shape) {
-          DORAJIT_TRY(add_dimension(argument, dimension));
+          DORAJIT_TRY(add_dimension(argument, dimension, "dimension"));
+        }
+        DORAJIT_TRY(check_strides(argument));
+        for (const std::string& stride : argument.strides) {
+          if (!stride.empty()) DORAJIT_TRY(add_dimension(argument, stride, "stride"));
         }
         continue;
       }
@@ -125,26 +125,33 @@ class OperationBuilder {
     return {};
   }
 
-  Status add_dimension(const Argument& argument, const std::string& dimension) {
+  Status add_dimension(const Argument& argument, const std::string& dimension,
+                       std::string_view what) {
     const bool is_integer = std::ranges::any_of(description().arguments, [&](const Argument& one) {
       return one.is_size() && one.name == dimension;
     });
     if (index_of(dimension) >= 0) return {};
-    if (!is_integer && !constant_of(dimension)) {
-      DORAJIT_TRY(add_name(std::format("a dimension of `{}`", argument.name), dimension));
+    if (!is_integer && !constant_of(dimension) && !is_computed_size(dimension)) {
+      DORAJIT_TRY(add_name(std::format("a {} of `{}`", what, argument.name), dimension));
     }
     own_->names.push_back(dimension);
     return {};
   }
 
   Status read_key() {
+    std::vector<std::string> missing;
     for (const std::string& name : own_->names) {
       const auto constant = constant_of(name);
-      own_->all_dimensions.push_back(
-          {.name = name,
-           .keying = constant ? kernels::Keying::kConstant : kernels::Keying::kExact,
-           .mark = constant ? kernels::Mark() : kernels::Mark(name),
-           .most = constant.value_or(0)});
+      const kernels::Keying keying = constant                         ? kernels::Keying::kConstant
+                                     : is_computed_size(name)         ? kernels::Keying::kComputed
+                                     : is_stride(description(), name) ? kernels::Keying::kStride
+                                                                      : kernels::Keying::kExact;
+      const bool is_keyed = keying == kernels::Keying::kExact;
+      own_->all_dimensions.push_back({.name = name,
+                                      .keying = keying,
+                                      .mark = is_keyed ? kernels::Mark(name) : kernels::Mark(),
+                                      .most = constant.value_or(0)});
+      if (is_keyed) missing.push_back(name);
     }
     for (const auto& [name, scalar] : scalars_of_) {
       kernels::Dimension& given = own_->all_dimensions[static_cast<std::size_t>(index_of(name))];
@@ -154,8 +161,6 @@ class OperationBuilder {
       if (most < 0x1p53 - 1) given.most = static_cast<std::int64_t>(most);
     }
     if (!description().key) return {};
-    std::vector<std::string> missing = own_->names;
-    std::erase_if(missing, constant_of);
     for (const auto& [name, is_bucketed] : *description().key) {
       const int index = index_of(name);
       if (index < 0) {
@@ -166,9 +171,15 @@ class OperationBuilder {
             is_type ? "a type and has no bucket" : "no type, no integer and no dimension"));
       }
       std::erase(missing, name);
-      if (is_bucketed) {
-        own_->all_dimensions[static_cast<std::size_t>(index)].keying = kernels::Keying::kBucketed;
+      kernels::Dimension& keyed = own_->all_dimensions[static_cast<std::size_t>(index)];
+      if (keyed.keying > kernels::Keying::kBucketed) {
+        return refuse_description(std::format(
+            "\"key\" has `{}`, which is {}", name,
+            keyed.keying == kernels::Keying::kStride
+                ? "a stride, whatever its value a config is chosen for; let the constraint read it"
+                : "no name"));
       }
+      if (is_bucketed) keyed.keying = kernels::Keying::kBucketed;
     }
     if (missing.empty()) return {};
     return refuse_description(
@@ -191,6 +202,7 @@ class OperationBuilder {
                       tensors.size(), scalars, kernels::kMaxOperands, kernels::kMaxCallScalars));
     }
     own_->leading.reserve(tensors.size());
+    own_->strides.reserve(tensors.size());
     own_->shape_texts.reserve(tensors.size());
     for (const Argument* tensor : tensors) {
       DORAJIT_TRY(check_presence(*tensor, tensors));
@@ -228,6 +240,11 @@ class OperationBuilder {
                                          .tuned = argument.tuned.value_or(0.5)});
       own_->all_scalars.push_back(argument.name);
     }
+    for (const std::string& name : description().unaligned) {
+      if (std::ranges::contains(own_->all_operands, name, &kernels::Operand::name)) continue;
+      return refuse_field("unaligned",
+                          std::format("has `{}`, which is no tensor", name.substr(0, 100)));
+    }
     for (const TypeChoice& choice : description().types) {
       if (std::ranges::none_of(
               tensors, [&](const Argument* tensor) { return tensor->type == choice.name; })) {
@@ -248,7 +265,7 @@ class OperationBuilder {
     }
     for (const std::string& dimension : tensor.shape) {
       const bool is_known =
-          constant_of(dimension) ||
+          constant_of(dimension) || is_computed_size(dimension) ||
           std::ranges::contains(scalars_of_, dimension, &std::pair<std::string, int>::first) ||
           std::ranges::any_of(tensors, [&](const Argument* other) {
             return !other->is_optional && std::ranges::contains(other->shape, dimension);
@@ -271,15 +288,16 @@ class OperationBuilder {
                       "\"types\" and none of {}",
                       tensor.name, tensor.type.substr(0, 100), type_names()));
     }
-    std::string text;
     std::vector<int>& dimensions = own_->leading.emplace_back();
-    for (const std::string& name : tensor.shape) {
-      dimensions.push_back(index_of(name));
-      text += std::format("{}{}", text.empty() ? "" : ", ", name);
+    std::vector<int>& strides = own_->strides.emplace_back();
+    for (const std::string& name : tensor.shape) dimensions.push_back(index_of(name));
+    if (!tensor.strides.front().empty()) {
+      for (const std::string& name : tensor.strides) strides.push_back(index_of(name));
     }
     const int inner = dimensions.back();
     dimensions.pop_back();
-    own_->shape_texts.push_back(std::move(text));
+    own_->shape_texts.push_back(shape_text(tensor));
+    const bool is_unaligned = std::ranges::contains(description().unaligned, tensor.name);
     own_->refusals.push_back(describe_types(tensor, choice));
     serve_types(tensor.type, choice != description().types.end()
                                  ? choice->types
@@ -292,13 +310,15 @@ class OperationBuilder {
                                   .shape = {.text = own_->shape_texts.back(),
                                             .inner = inner,
                                             .leading = dimensions,
-                                            .is_exact = true},
+                                            .is_exact = true,
+                                            .strides = strides},
                                   .presence = tensor.is_optional ? kernels::Presence::kOptional
                                                                  : kernels::Presence::kRequired,
                                   .samples = kernels::Samples::kAroundZero,
                                   .limits_vectors = false,
                                   .is_read = tensor.kind == Argument::Kind::kInOut,
-                                  .alignment = kAlignment});
+                                  .alignment = is_unaligned ? 0 : kAlignment,
+                                  .is_unaligned = is_unaligned});
     return {};
   }
 

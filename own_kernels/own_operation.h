@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernel_templates/launch_shape.h"
@@ -62,8 +63,11 @@ struct OwnOperation : kernels::Operation {
   std::vector<ScalarValues> values_of_scalars;
   std::vector<const char*> scalar_names;  // the same
   std::vector<std::vector<int>> leading;  // dimensions of operands, by operand
-  std::vector<std::string> shape_texts;   // by operand
-  std::vector<std::string> refusals;      // of its element type, by operand
+  std::vector<std::vector<int>> strides;  // the same; empty for operands without
+  // Dimensions that are expressions of others, by their index.
+  std::vector<std::pair<std::size_t, Expression>> computed_sizes;
+  std::vector<std::string> shape_texts;  // by operand
+  std::vector<std::string> refusals;     // of its element type, by operand
   // By operand: the element types that it may have, a bit for each, and the first operand that must
   // have the same one.
   struct ServedTypes {
@@ -93,6 +97,31 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
 // Whether sources are compiled with kEmbeddedFloat8, which the hash of the kernel then covers.
 bool has_float8(const Description& description);
 inline constexpr std::string_view kEmbeddedFloat8 = "cuda/own_float8.cuh";
+
+// Finds out whether the parts of a description go together, and makes the operation of it;
+// kInvalidArgument by the field. `select_template` and `why_unsupported` are left to the caller.
+Result<std::unique_ptr<OwnOperation>> build_operation(Description description);
+
+// Whether the strides of a tensor can be served; kInvalidArgument.
+Status check_strides(const Argument& tensor);
+
+// Whether a size is the stride of tensors, and a dimension of none.
+bool is_stride(const Description& description, const std::string& name);
+
+// Whether a dimension is written as an expression of others: "k / 2".
+bool is_computed_size(std::string_view dimension);
+
+// Reads the dimensions that are expressions, when the operation has its sizes' names, but not yet
+// those of its parameters; kInvalidArgument.
+Status read_computed_sizes(OwnOperation& own);
+
+// See kernels::Template.
+void derive_sizes(const kernels::Variant& variant, int vector_width, kernels::Sizes& sizes);
+
+// The same with `innermost` for strides of dimensions that nothing lies within, in place of 1: no
+// element is next to another one.
+void space_out(const OwnOperation& own, int vector_width, std::int64_t innermost,
+               kernels::Sizes& sizes);
 
 // Lists the configs of the description's parameters; kInvalidArgument.
 Status list_space(OwnOperation& own);

@@ -319,9 +319,6 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
 }
 
 Status check_program(const Description& description) {
-  const auto refuse = [](std::string message) {
-    return fail(StatusCode::kInvalidArgument, "kernel description: " + message);
-  };
   const auto is_entry_character = [](char c) {
     return is_word_character(c) || std::string_view(":<>, ()+-*/").contains(c);
   };
@@ -330,8 +327,8 @@ Status check_program(const Description& description) {
     const bool is_balanced = arguments_of_entry(entry).empty() || entry.ends_with('>');
     if (entry.size() > 500 || !std::ranges::all_of(entry, is_entry_character) || !is_balanced ||
         !is_name(name_of_entry(entry))) {
-      return refuse(std::format("\"entry\" is \"{}\"; write it as \"name\" or \"name<BLOCK, T>\"",
-                                entry.substr(0, 500)));
+      return refuse_description(std::format(
+          "\"entry\" is \"{}\"; write it as \"name\" or \"name<BLOCK, T>\"", entry.substr(0, 500)));
     }
   }
   const auto is_file_name = [](const std::string& name) {
@@ -340,16 +337,19 @@ Status check_program(const Description& description) {
     });
   };
   if (!is_file_name(description.source.name)) {
-    return refuse("\"file\" is a name without quotes, backslashes and control characters");
+    return refuse_description(
+        "\"file\" is a name without quotes, backslashes and control characters");
   }
   std::string everything = description.source.text;
   for (const auto& [name, text] : description.headers) {
     if (!is_file_name(name)) {
-      return refuse("\"headers\" has a name with quotes, backslashes or control characters");
+      return refuse_description(
+          "\"headers\" has a name with quotes, backslashes or control characters");
     }
     everything += "\n" + text;
   }
-  if (everything.contains('\0')) return refuse("\"source\" or a header has a zero byte");
+  if (everything.contains('\0'))
+    return refuse_description("\"source\" or a header has a zero byte");
   for (const Launch& launch : description.launches) {
     const std::string_view wanted = name_of_entry(launch.entry);
     const auto is_included = [&](const IncludedFile& file) { return has_word(file.text, wanted); };
@@ -357,8 +357,9 @@ Status check_program(const Description& description) {
       continue;
     }
     const std::string there = kernels_of(everything);
-    return refuse(std::format("the source has no kernel `{}`; it has {}", wanted,
-                              there.empty() ? "none that is declared __global__" : there));
+    return refuse_description(
+        std::format("the source has no kernel `{}`; it has {}", wanted,
+                    there.empty() ? "none that is declared __global__" : there));
   }
   for (const std::string& option : description.options) {
     const bool is_served =
@@ -372,7 +373,7 @@ Status check_program(const Description& description) {
                             : option == known;
         });
     if (!is_served) {
-      return refuse(std::format(
+      return refuse_description(std::format(
           "\"options\" has \"{}\", which is not served; headers go into \"headers\", and options "
           "that name files would make code depend on what no key covers",
           option.substr(0, 200)));

@@ -43,6 +43,12 @@ std::string why_not_on(const Variant& variant, const Sizes& sizes, const Config&
     return std::format("its {} is {}, which is none of its values; the default is \"{}\"",
                        parameter.name, value, parameter.standard_of_sizes);
   }
+  for (std::size_t i = 0; i < own.all_dimensions.size(); ++i) {
+    const kernels::Dimension& stride = own.all_dimensions[i];
+    if (stride.keying != kernels::Keying::kStride || stride.most == 0) continue;
+    if (sizes[i] <= stride.most) continue;
+    return std::format("its stride `{}` is {}, more than {}", stride.name, sizes[i], stride.most);
+  }
   const Values values = values_of(own, sizes, config, traits.processors);
   if (own.constraint) {
     const auto holds = own.constraint->evaluate(values);
@@ -193,6 +199,7 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
            kernels::num_elements(variant, few) > kElementsToVerify) {
       Sizes halved = few;
       halved[i] = few[i] / 2 / width * width;
+      derive_sizes(variant, static_cast<int>(width), halved);
       if (!serves(halved)) break;
       few = halved;
     }
@@ -202,29 +209,69 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
     const std::int64_t step = own.all_dimensions[i].limits_class ? width : 1;
     if (is_bucketed(i) && ragged[i] > step) ragged[i] -= step;
   }
-  std::vector<Sizes> sizes = {few, few};
+  derive_sizes(variant, static_cast<int>(width), ragged);
+  Sizes apart = few;
+  constexpr std::int64_t kApart = 2;
+  space_out(own, static_cast<int>(width), kApart, apart);
+  std::vector<Sizes> sizes = {few, serves(apart) ? apart : few};
   if (ragged != few && serves(ragged)) sizes.push_back(ragged);
   return sizes;
 }
 
 }  // namespace
 
+Status list_space(OwnOperation& own) {
+  const auto& parameters = own.given.parameters;
+  if (parameters.size() > Config::kMaxTunables) {
+    return refuse_description(std::format("there are {} parameters; at most {} are served",
+                                          parameters.size(), Config::kMaxTunables));
+  }
+  std::size_t count = 1;
+  for (const Parameter& parameter : parameters) {
+    own.standard.append({.mark = kernels::Mark(parameter.name), .value = parameter.standard});
+    // Values and counts are bounded before they are multiplied.
+    count *= std::min(parameter.values.size(), Description::kMaxConfigs + 1);
+    if (count > Description::kMaxConfigs) {
+      return refuse_field("parameters", std::format("make more than {} configs; give fewer values",
+                                                    Description::kMaxConfigs));
+    }
+  }
+  // All combinations, those beyond the default in an order that has no direction: of a space that
+  // is too large to be tried whole, the first are as good a sample as any.
+  std::vector<std::pair<std::uint32_t, Config>> order;
+  for (std::size_t code = 0; code < count; ++code) {
+    Config config;
+    std::size_t rest = code;
+    for (const Parameter& parameter : parameters) {
+      config.append({.mark = kernels::Mark(parameter.name),
+                     .value = parameter.values[rest % parameter.values.size()]});
+      rest /= parameter.values.size();
+    }
+    order.emplace_back(static_cast<std::uint32_t>(code) * 2654435761U, config);
+  }
+  std::ranges::sort(order, {}, &std::pair<std::uint32_t, Config>::first);
+  own.space = {own.standard};
+  for (const auto& [place, config] : order) {
+    if (config != own.standard) own.space.push_back(config);
+  }
+  return {};
+}
+
 Status read_workspace(OwnOperation& own, const Argument& argument) {
-  const auto refuse = [](std::string what) {
-    return fail(StatusCode::kInvalidArgument, "kernel description: " + std::move(what));
-  };
   if (own.elements_of_workspace) {
-    return refuse(
+    return refuse_description(
         std::format("`{}` is a second workspace; take a part of the first one", argument.name));
   }
   const auto type = parse_type_name(argument.type);
   if (!type) {
-    return refuse(std::format("the workspace `{}` has elements of \"{}\", which is none of {}",
-                              argument.name, argument.type.substr(0, 100), type_names()));
+    return refuse_description(
+        std::format("the workspace `{}` has elements of \"{}\", which is none of {}", argument.name,
+                    argument.type.substr(0, 100), type_names()));
   }
   auto elements = Expression::parse(argument.shape.front(), own.names);
   if (!elements) {
-    return refuse(std::format("the workspace `{}`: {}", argument.name, elements.error().message));
+    return refuse_description(
+        std::format("the workspace `{}`: {}", argument.name, elements.error().message));
   }
   own.elements_of_workspace = *std::move(elements);
   own.bytes_of_workspace_element = kernels::element_size(*type);
@@ -250,6 +297,7 @@ constinit const kernels::Template own_template = {
     .put_parameters = put_parameters,
     .value_limit = value_limit,
     .tensor_boxes = tensor_boxes,
+    .derive_sizes = derive_sizes,
 };
 
 }  // namespace dorajit::own_kernels

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernel_templates/integer_types.h"
+#include "kernel_templates/sizes.h"
 #include "own_kernels/launch_extents.h"
 
 namespace dorajit::own_kernels {
@@ -20,15 +21,10 @@ constexpr std::int64_t kLargestSize = std::int64_t{1} << 32;
 constexpr std::int64_t kLargestStride = (std::int64_t{1} << 40) - 1;
 constexpr std::int64_t kSwizzles[] = {0, 32, 64, 128};
 
-std::size_t rank_of(const OwnOperation& own, std::size_t operand) {
-  return own.leading[operand].size() + 1;
-}
-
-// The contiguous dimension first, as an index into the sizes.
+// The last dimension first, as an index into the sizes.
 std::size_t dimension_of(const OwnOperation& own, std::size_t operand, std::size_t place) {
-  const std::vector<int>& leading = own.leading[operand];
-  return static_cast<std::size_t>(place == 0 ? own.all_operands[operand].shape.inner
-                                             : leading[leading.size() - place]);
+  const kernels::OperandShape& shape = own.all_operands[operand].shape;
+  return kernels::dimension_at(shape, kernels::rank_of(shape) - 1 - place);
 }
 
 std::int64_t element_bytes(const kernels::Variant& variant, const OwnOperation::TensorMap& map) {
@@ -44,12 +40,9 @@ int side_of(const OwnOperation::TensorMap& map, std::size_t place, const Values&
 // Bytes from one element along the dimension to the next; -1 beyond what a map has.
 std::int64_t stride_of(const OwnOperation& own, const OwnOperation::TensorMap& map,
                        std::size_t place, const kernels::Sizes& sizes, std::int64_t bytes) {
-  std::int64_t stride = bytes;
-  for (std::size_t i = 0; i < place; ++i) {
-    const std::int64_t size = sizes[dimension_of(own, map.operand, i)];
-    if (__builtin_mul_overflow(stride, size, &stride) || stride > kLargestStride) return -1;
-  }
-  return stride;
+  const kernels::OperandShape& shape = own.all_operands[map.operand].shape;
+  const std::int64_t stride = kernels::stride_at(shape, sizes, kernels::rank_of(shape) - 1 - place);
+  return stride > kLargestStride / bytes ? -1 : stride * bytes;
 }
 
 std::string why_tensor_does_not_fit(const OwnOperation& own, const OwnOperation::TensorMap& map,
@@ -124,12 +117,23 @@ Status read_tensor_maps(OwnOperation& own) {
     OwnOperation::TensorMap map{
         .name = argument.name,
         .operand = static_cast<std::size_t>(found - own.all_operands.begin())};
-    const std::size_t rank = rank_of(own, map.operand);
+    const kernels::OperandShape& shape = found->shape;
+    const std::size_t rank = kernels::rank_of(shape);
     if (argument.shape.size() != rank || rank > TensorBox::kMaxRank) {
       return refuse(
           std::format("with a box of {} sides; `{}` has {} dimensions, of which a tensor "
                       "map has 1 to {}",
                       argument.shape.size(), argument.tensor, rank, TensorBox::kMaxRank));
+    }
+    if (!shape.strides.empty() && shape.strides.back() >= 0) {
+      return refuse(
+          std::format("of `{}`, whose last dimension has a stride; tensor maps need it "
+                      "contiguous",
+                      argument.tensor));
+    }
+    if (found->is_unaligned) {
+      return refuse(std::format("of `{}`, which stands in \"unaligned\"; tensor maps need 16 bytes",
+                                argument.tensor));
     }
     if (own.tensor_maps.size() == kernels::kTensorMaps) {
       return refuse(std::format("beyond the {} that are served", kernels::kTensorMaps));

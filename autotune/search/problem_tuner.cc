@@ -169,8 +169,8 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
     return fail(
         StatusCode::kUnsupported,
         *checked == Verdict::kOutOfBounds
-            ? std::format("the default config {} of {} writes to an input, or before or after an "
-                          "output; no other config is tried",
+            ? std::format("the default config {} of {} writes to an input, or before, after or "
+                          "between the elements of an output; no other config is tried",
                           to_text(candidate.result.config), to_text(problem))
         : problem.variant.operation->tolerance > 0
             ? std::format("the default config {} of {} gives outputs that differ by more than the "

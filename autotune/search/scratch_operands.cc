@@ -5,9 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <format>
-#include <random>
 
-#include "kernel_templates/float8.h"
+#include "autotune/search/operand_contents.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
@@ -20,10 +19,8 @@ namespace {
 using kernels::ElementType;
 using kernels::OperandRole;
 
-// Number of distinct random elements of an operand. It is not a multiple of a row, so neighbouring
-// rows differ.
-constexpr std::size_t kPattern = 65521;
-
+// Between elements: a NaN of every floating-point type.
+constexpr std::byte kGap{0xFF};
 constexpr std::size_t kSetAlignment = 256;
 constexpr int kWidestAccess = 16;
 
@@ -31,65 +28,7 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-double element_of(std::span<const std::byte> bytes, ElementType type, std::size_t i) {
-  if (const auto* const float8 = kernels::as_float8(type)) {
-    return kernels::widen_float8(*float8, static_cast<unsigned char>(bytes[i]));
-  }
-  const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data()),
-                                       .row_stride = 0};
-  return kernels::load_element<double>(place, type, 0, static_cast<long long>(i));
-}
-
-void set_element(std::span<std::byte> bytes, ElementType type, std::size_t i, double value) {
-  if (const auto* const float8 = kernels::as_float8(type)) {
-    bytes[i] = std::byte{kernels::narrow_float8(*float8, static_cast<float>(value))};
-  } else {
-    const kernels::OperandArgument place{.data = bytes.data(), .row_stride = 0};
-    kernels::store_element(place, type, 0, static_cast<long long>(i), value);
-  }
-}
-
 }  // namespace
-
-Result<std::vector<std::byte>> random_elements(const kernels::Variant& variant, std::size_t operand,
-                                               const kernels::Sizes& sizes, std::size_t count,
-                                               std::uint64_t seed) {
-  const kernels::ElementType type = variant.types[operand];
-  const kernels::Operand& described = variant.operation->operands[operand];
-  const auto size = static_cast<std::size_t>(kernels::element_size(type));
-  const std::size_t distinct = std::min(count, kPattern);
-  std::vector<std::byte> bytes(distinct * size);
-  std::minstd_rand random(static_cast<unsigned>(seed * 2654435761U + count % 1000003U));
-  if (count > 0 && kernels::as_integer(type) != nullptr) {
-    const std::int64_t limit = kernels::template_of(variant).value_limit(variant, operand, sizes);
-    if (limit < 1) {
-      return fail(StatusCode::kInvalidArgument,
-                  std::format("{}: the limit of `{}` is not positive for {}, so that no values can "
-                              "be made for it",
-                              variant.operation->name, described.name,
-                              kernels::to_text(*variant.operation, sizes)));
-    }
-    std::uniform_int_distribution<std::int64_t> below(0, limit - 1);
-    for (std::size_t i = 0; i < distinct; ++i) {
-      const std::int64_t value = below(random);
-      // Its low bytes, on every host of an NVIDIA GPU.
-      std::memcpy(bytes.data() + i * size, &value, size);
-    }
-    return bytes;
-  }
-  std::normal_distribution<double> around_zero(0.0, 1.0);
-  std::normal_distribution<double> around_one(1.0, 0.0015);
-  const kernels::Range range = described.range.value_or(kernels::Range{});
-  std::uniform_real_distribution<double> in_range(range.least, range.most);
-  for (std::size_t i = 0; i < distinct; ++i) {
-    const bool is_around_one = described.samples == kernels::Samples::kAroundOne;
-    const double value = described.range ? in_range(random)
-                         : is_around_one ? around_one(random)
-                                         : around_zero(random);
-    set_element(bytes, type, i, value);
-  }
-  return bytes;
-}
 
 std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::Variant& variant,
                                                                 const ScratchShape& shape,
@@ -105,7 +44,7 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
   std::size_t offset = shape.guard_bytes;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!variant.has(i)) {
-      layout.push_back({.offset = offset, .bytes = 0, .row_stride = 0});
+      layout.push_back({.offset = offset, .bytes = 0, .row_stride = 0, .elements = 0});
       continue;
     }
     const auto size = static_cast<std::size_t>(kernels::element_size(variant.types[i]));
@@ -118,11 +57,19 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
         static_cast<std::size_t>(kernels::row_length(operands[i].shape, shape.sizes));
     const bool matrix = operands[i].shape.is_matrix();
     const std::size_t stride = matrix ? round_up(length, access / size) : 0;
+    const bool has_strides = !operands[i].shape.strides.empty();
     const std::size_t elements = matrix ? stride * rows : length;
+    const auto span =
+        has_strides ? static_cast<std::size_t>(kernels::span_length(operands[i].shape, shape.sizes))
+                    : elements;
     const bool is_shifted = misaligned && access < kWidestAccess && operands[i].alignment == 0;
-    layout.push_back({.offset = offset + (is_shifted ? access : 0),
-                      .bytes = elements * size,
-                      .row_stride = static_cast<long long>(stride)});
+    const bool is_misaligned = shape.misaligns && operands[i].is_unaligned;
+    layout.push_back({.offset = offset + (is_misaligned ? size
+                                          : is_shifted  ? access
+                                                        : 0),
+                      .bytes = span * size,
+                      .row_stride = static_cast<long long>(stride),
+                      .elements = elements});
     offset =
         round_up(layout.back().offset + layout.back().bytes, kSetAlignment) + shape.guard_bytes;
   }
@@ -170,11 +117,27 @@ Result<ScratchOperands> ScratchOperands::make(device::Device& device,
   return scratch;
 }
 
-Status ScratchOperands::fill_samples(std::size_t i, std::int64_t set) {
+Status ScratchOperands::fill_samples(std::size_t i, std::int64_t set, Gaps gaps) {
+  DORAJIT_ASSIGN(
+      const std::vector<std::byte> samples,
+      random_elements(variant_, i, shape_.sizes, layout_[i].elements, shape_.seed * 31 + i));
+  if (!has_strides(i)) return fill(i, set, samples);
+  const bool is_index = kernels::as_integer(variant_.types[i]) != nullptr &&
+                        variant_.operation->operands[i].role == OperandRole::kInput;
+  constexpr std::byte kZero{0};
+  const std::span gap(gaps == Gaps::kZeros ? &kZero : &kGap, 1);
+  return fill(i, set, spread(i, samples, is_index && gaps == Gaps::kUsual ? samples : gap));
+}
+
+std::vector<std::byte> ScratchOperands::spread(std::size_t i, std::span<const std::byte> elements,
+                                               std::span<const std::byte> gaps) const {
+  return spread_elements(variant_.operation->operands[i].shape, shape_.sizes,
+                         static_cast<std::size_t>(kernels::element_size(variant_.types[i])),
+                         elements, gaps);
+}
+
+Status ScratchOperands::fill(std::size_t i, std::int64_t set, std::span<const std::byte> samples) {
   const std::size_t bytes = layout_[i].bytes;
-  const auto size = static_cast<std::size_t>(kernels::element_size(variant_.types[i]));
-  DORAJIT_ASSIGN(const std::vector<std::byte> samples,
-                 random_elements(variant_, i, shape_.sizes, bytes / size, shape_.seed * 31 + i));
   std::byte* const target = data(set) + layout_[i].offset;
   DORAJIT_TRY(device_->upload(target, samples.data(), samples.size()));
   for (std::size_t done = samples.size(); done < bytes;) {
@@ -190,6 +153,12 @@ Status ScratchOperands::fill_inputs() {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool is_read = operands[i].role == OperandRole::kInput || operands[i].is_read;
     if (is_read && variant_.has(i)) DORAJIT_TRY(fill_samples(i, 0));
+  }
+  // Their gaps are compared.
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !has_strides(i)) continue;
+    DORAJIT_TRY(poison(0));
+    break;
   }
   for (std::int64_t set = 1; set < shape_.sets; ++set) DORAJIT_TRY(copy(set, 0));
   return device_->synchronize(device_->own_stream());
@@ -226,8 +195,11 @@ Status ScratchOperands::poison(std::int64_t set, int byte) {
   const auto& operands = variant_.operation->operands;
   for (const std::size_t i : outputs_) {
     void* const data = arguments(set).operands[i].data;
+    const auto value = static_cast<std::byte>(byte);
     DORAJIT_TRY(operands[i].is_read ? fill_samples(i, set)
-                                    : device_->fill(data, byte, layout_[i].bytes));
+                : has_strides(i)
+                    ? fill(i, set, spread(i, std::span(&value, 1), std::span(&kGap, 1)))
+                    : device_->fill(data, byte, layout_[i].bytes));
   }
   const auto workspace = static_cast<std::size_t>(kernels::workspace_bytes(variant_, shape_.sizes));
   if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, byte, workspace));
@@ -252,18 +224,42 @@ Result<std::string> ScratchOperands::leftovers(std::int64_t set) const {
   std::string text;
   for (const std::size_t i : outputs_) {
     const auto size = static_cast<std::size_t>(kernels::element_size(variant_.types[i]));
-    const std::size_t count = layout_[i].bytes / size;
+    const std::size_t places = layout_[i].bytes / size;
     std::size_t left = 0;
-    for (std::size_t element = 0; element < count; ++element) {
+    for (std::size_t element = 0; element < places; ++element) {
       left += std::ranges::all_of(rest.subspan(element * size, size),
                                   [](std::byte byte) { return byte == std::byte{kOtherPoison}; });
     }
     rest = rest.subspan(layout_[i].bytes);
     if (left == 0 || operands[i].is_read) continue;
     text += std::format("{}`{}`: {} of {} elements", text.empty() ? "" : ", ", operands[i].name,
-                        left, count);
+                        left, layout_[i].elements);
   }
   return text;
+}
+
+Result<bool> ScratchOperands::keeps_gaps(std::int64_t set) const {
+  const auto& operands = variant_.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !has_strides(i)) continue;
+    constexpr std::byte kElement{0};
+    const std::vector<std::byte> gaps = spread(i, std::span(&kElement, 1), std::span(&kGap, 1));
+    std::vector<std::byte> bytes(layout_[i].bytes);
+    DORAJIT_TRY(device_->download(bytes.data(), data(set) + layout_[i].offset, bytes.size()));
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+      if (gaps[at % gaps.size()] == kGap && bytes[at] != kGap) return false;
+    }
+  }
+  return true;
+}
+
+Status ScratchOperands::fill_gaps(std::int64_t set, Gaps gaps) {
+  const auto& operands = variant_.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kInput || !has_strides(i)) continue;
+    DORAJIT_TRY(fill_samples(i, set, gaps));
+  }
+  return {};
 }
 
 Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t set) const {
@@ -309,7 +305,7 @@ std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
   std::vector<Part> parts;
   std::size_t begin = 0;  // of memory that no kernel may write
   for (const std::size_t i : outputs_) {
-    const auto [offset, bytes, stride] = layout_[i];
+    const auto [offset, bytes, stride, elements] = layout_[i];
     parts.push_back({.offset = begin, .bytes = offset - begin});
     parts.push_back({.offset = offset, .bytes = bytes, .output = i});
     begin = offset + bytes;
@@ -337,12 +333,14 @@ std::optional<ScratchOperands::Allowance> ScratchOperands::allowance(std::size_t
 double ScratchOperands::usual_size(std::size_t operand, std::span<const std::byte> bytes) const {
   const ElementType type = variant_.types[operand];
   const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::element_size(type));
+  const std::size_t elements = layout_[operand].elements;  // gaps are NaNs
   double squares = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const double element = element_of(bytes, type, i);
     if (std::isfinite(element)) squares += std::pow(element, 2);
   }
-  return count > 0 && std::isfinite(squares) ? std::sqrt(squares / static_cast<double>(count)) : 0;
+  return elements > 0 && std::isfinite(squares) ? std::sqrt(squares / static_cast<double>(elements))
+                                                : 0;
 }
 
 Result<std::vector<double>> ScratchOperands::usual_sizes(std::int64_t set) const {

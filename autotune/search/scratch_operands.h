@@ -17,17 +17,11 @@
 
 namespace dorajit::autotune {
 
-// The values that tuning fills operands with: the first elements of an operand with `count` of
-// them, which repeat after that: reproducible finite values as the operation table describes them,
-// integers from 0 to below the template's value_limit(). kInvalidArgument if that allows no value
-// for those sizes.
-Result<std::vector<std::byte>> random_elements(const kernels::Variant& variant, std::size_t operand,
-                                               const kernels::Sizes& sizes, std::size_t count,
-                                               std::uint64_t seed);
-
 // Several sets of operands of one variant, in one allocation. Inputs have reproducible finite
 // values, as described by the operation table. Outputs, and the guards between operands, which no
-// kernel may write, are poisoned.
+// kernel may write, are poisoned. So is what lies between the elements of an operand with strides:
+// by bytes that are a NaN where they are floating-point numbers, but by values of the operand where
+// they are integers, with which a kernel may index.
 class ScratchOperands {
  public:
   static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
@@ -55,6 +49,13 @@ class ScratchOperands {
   // Fills the outputs and the workspace of a set with a poison, so that no result of an earlier
   // launch is left. Outputs that kernels also read get their samples again.
   Status poison(std::int64_t set, int byte = kPoison);
+
+  // Whether a launch left all bytes between the elements of outputs with strides.
+  Result<bool> keeps_gaps(std::int64_t set) const;
+
+  // Fills what lies between the elements of inputs with strides with zeros, or as it was.
+  enum class Gaps { kUsual, kZeros };
+  Status fill_gaps(std::int64_t set, Gaps gaps);
 
   // "`out`: 96 of 100 elements" for each output of a set that a launch left elements of with
   // kOtherPoison; empty if there is none.
@@ -123,6 +124,7 @@ class ScratchOperands {
     std::size_t offset;  // of an operand within a set
     std::size_t bytes;
     long long row_stride;
+    std::size_t elements;  // fewer than its bytes have room for if it has strides
   };
 
   ScratchOperands(device::Device& device, const kernels::Variant& variant,
@@ -134,7 +136,16 @@ class ScratchOperands {
                                        kernels::DeviceKind kind);
   Status fill_inputs();
   // Writes the content of an operand that kernels read.
-  Status fill_samples(std::size_t operand, std::int64_t set);
+  Status fill_samples(std::size_t operand, std::int64_t set, Gaps gaps = Gaps::kUsual);
+  // Writes bytes to an operand, again and again.
+  Status fill(std::size_t operand, std::int64_t set, std::span<const std::byte> bytes);
+  [[nodiscard]] bool has_strides(std::size_t operand) const {
+    return !variant_.operation->operands[operand].shape.strides.empty() && variant_.has(operand);
+  }
+  // spread_elements() of an operand.
+  [[nodiscard]] std::vector<std::byte> spread(std::size_t operand,
+                                              std::span<const std::byte> elements,
+                                              std::span<const std::byte> gaps) const;
 
   device::Device* device_;
   kernels::Variant variant_;

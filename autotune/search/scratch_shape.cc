@@ -34,14 +34,14 @@ ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes&
                            const std::function<std::int64_t(const ScratchShape&)>& bytes_of) {
   const kernels::Variant& variant = problem.variant;
   const auto& dimensions = variant.operation->dimensions;
-  ScratchShape shape{.sizes = kernels::with_derived(variant, sizes),
+  ScratchShape shape{.sizes = kernels::with_derived(variant, sizes, problem.vector_width),
                      .vector_width = problem.vector_width};
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].keying != kernels::Keying::kBucketed) continue;
     const std::int64_t multiple = dimensions[i].limits_class ? problem.vector_width : 1;
     while (shape.sizes[i] > multiple && bytes_of(shape) > bytes) {
       shape.sizes[i] = std::max(shape.sizes[i] / 2 / multiple, std::int64_t{1}) * multiple;
-      shape.sizes = kernels::with_derived(variant, shape.sizes);
+      shape.sizes = kernels::with_derived(variant, shape.sizes, problem.vector_width);
     }
   }
   return shape;

@@ -19,6 +19,9 @@ struct ScratchShape {
   std::uint64_t seed = 1;
   // Before and after every operand and the workspace; a multiple of 256.
   std::size_t guard_bytes = 256;
+  // Whether operands that are only aligned to their elements (Operand::is_unaligned) are not
+  // aligned to more.
+  bool misaligns = false;
 };
 
 // Maximum size of scratch operands, unless the settings differ.

@@ -1,5 +1,6 @@
 #include "autotune/search/verification.h"
 
+#include <algorithm>
 #include <format>
 #include <string>
 #include <utility>
@@ -94,6 +95,12 @@ bool has_room(device::Device& device, const kernels::Variant& variant, const Scr
                        *budget;
 }
 
+bool has_strides(const kernels::Variant& variant) {
+  return std::ranges::any_of(variant.operation->operands, [](const kernels::Operand& operand) {
+    return !operand.shape.strides.empty();
+  });
+}
+
 constexpr std::size_t kGuardBytes = 4096;
 constexpr std::uint64_t kFirstSeed = 11;
 
@@ -133,8 +140,10 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
            .verification_sizes(problem.variant, problem.largest_sizes())) {
     const ScratchShape shape{.sizes = sizes,
                              .vector_width = problem.vector_width,
-                             .seed = seed++,
-                             .guard_bytes = kGuardBytes};
+                             .seed = seed,
+                             .guard_bytes = kGuardBytes,
+                             .misaligns = seed % 2 == kFirstSeed % 2};
+    ++seed;
     if (is_over && is_over()) {
       return fail(StatusCode::kUnsupported, "there was no time left for it");
     }
@@ -182,6 +191,7 @@ Status Verifier::launch(const launch::ReadyKernel& kernel, const Case& one) {
 Status Verifier::check_written(const launch::ReadyKernel& standard, Case& one) {
   DORAJIT_TRY(one.operands->reset_otherwise());
   DORAJIT_TRY(launch(standard, one));
+  DORAJIT_TRY(one.operands->fill_gaps());
   DORAJIT_ASSIGN(const Difference difference, one.operands->compare(one.closeness));
   if (difference != Difference::kOutputs) return {};
   DORAJIT_ASSIGN(const std::string left, one.operands->leftovers());
@@ -200,8 +210,12 @@ Status Verifier::check_written(const launch::ReadyKernel& standard, Case& one) {
   if (again != Difference::kNone) return {};
   return fail(StatusCode::kUnsupported,
               std::format("{} reads an output before it writes it, so that no other config can be "
-                          "compared with the default one; describe the tensor as \"inout\"",
-                          name));
+                          "compared with the default one; describe the tensor as \"inout\"{}",
+                          name,
+                          has_strides(standard.kernel->variant())
+                              ? ", or, if it reads what lies between the elements of a tensor with "
+                                "strides, let it use these strides"
+                              : ""));
 }
 
 Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
@@ -223,6 +237,8 @@ Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
     DORAJIT_ASSIGN(const Difference difference, one.operands->compare(one.closeness));
     entry.reset();
     if (defines_reference && difference != Difference::kElsewhere) {
+      DORAJIT_ASSIGN(const bool keeps_gaps, one.operands->keeps_gaps());
+      if (!keeps_gaps) return cache::Verdict::kOutOfBounds;
       DORAJIT_TRY(one.operands->expect_last());
       one.is_known = true;
       DORAJIT_TRY(check_written(kernel, one));

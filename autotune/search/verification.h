@@ -37,11 +37,15 @@ class CheckedOperands {
   // Prepares the operands for a launch: whatever an earlier one wrote is gone.
   virtual Status reset() = 0;
 
-  // The same, with other bytes in the memory of outputs that kernels only write.
+  // The same, with other bytes in the memory of outputs that kernels only write, and between the
+  // elements of inputs with strides until fill_gaps().
   Status reset_otherwise() {
     DORAJIT_TRY(reset());
+    DORAJIT_TRY(operands_.fill_gaps(0, ScratchOperands::Gaps::kZeros));
     return operands_.poison(0, ScratchOperands::kOtherPoison);
   }
+  Status fill_gaps() { return operands_.fill_gaps(0, ScratchOperands::Gaps::kUsual); }
+  [[nodiscard]] Result<bool> keeps_gaps() const { return operands_.keeps_gaps(0); }
   // What a launch after that has left of them (ScratchOperands::leftovers()).
   [[nodiscard]] Result<std::string> leftovers() const { return operands_.leftovers(0); }
 

@@ -221,10 +221,11 @@ Result<void*> first_element(const Name& name, const DLTensor& tensor) {
 // type, the device, strides that do not flatten, sizes beyond 64 bits. Messages name the function,
 // the argument and the remedy. Allocates only for an error.
 //
-// Only own kernels have elements of integers and of float8.
+// Only own kernels have elements of integers and of float8, and tensors whose strides may be any
+// (`has_strides`).
 Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
                                               const DLTensor* tensor, int column_dims,
-                                              bool is_own_kernel) {
+                                              bool is_own_kernel, bool has_strides = false) {
   const Name name{.function = function, .argument = argument};
   if (tensor == nullptr) {
     return refuse(name, StatusCode::kInvalidArgument, "is null; pass a DLTensor");
@@ -239,10 +240,19 @@ Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::st
   launch::TensorView view{.data = nullptr, .type = *type, .device = *device};
   DORAJIT_TRY(count_elements(name, *tensor, static_cast<std::size_t>(row_dims), view));
   view.row_stride = view.cols;
-  if (view.rows > 0 && view.cols > 0 && tensor->strides != nullptr) {
+  const bool may_have_gaps = view.rows > 0 && view.cols > 0 && tensor->strides != nullptr;
+  view.shape = {tensor->shape, static_cast<std::size_t>(tensor->ndim)};
+  if (may_have_gaps && has_strides) {
+    if (!is_compact(*tensor)) {
+      view.strides = {tensor->strides, view.shape.size()};
+      if (!launch::place_rows(view)) {
+        return refuse(name, StatusCode::kInvalidArgument,
+                      "has a negative stride, or spans more than 2^63 elements; check its strides");
+      }
+    }
+  } else if (may_have_gaps) {
     DORAJIT_ASSIGN(view.row_stride, find_row_stride(name, *tensor, row_dims, view.cols));
   }
-  view.shape = {tensor->shape, static_cast<std::size_t>(tensor->ndim)};
   DORAJIT_ASSIGN(view.data, first_element(name, *tensor));
   return view;
 }
@@ -323,7 +333,8 @@ Result<launch::TensorView> vector_from_dlpack(const Operation& operation, std::s
                                               const DLTensor* tensor) {
   const int all = tensor == nullptr ? 1 : tensor->ndim;
   return tensor_from_dlpack(operation.name, operation.operands[operand].name, tensor,
-                            std::max(all, 1), operation.mixes_all_types);
+                            std::max(all, 1), operation.mixes_all_types,
+                            operation.operands[operand].shape.is_exact);
 }
 
 // Whether an operand is an input with one element per channel.

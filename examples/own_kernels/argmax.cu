@@ -1,11 +1,11 @@
 // The index of the largest element of each row, the first one of equal elements. THREADS threads for
-// a row.
+// a row. Rows begin `row_stride` elements apart, so that x may be some columns of a wider matrix.
 
 template <int THREADS, int VEC>
-__global__ void argmax(const T* x, long long* out, long long rows, long long cols) {
+__global__ void argmax(const T* x, long long* out, long long rows, long long cols, long long row_stride) {
   __shared__ float values[THREADS / 32];
   __shared__ long long places[THREADS / 32];
-  const T* row = x + static_cast<long long>(blockIdx.x) * cols;
+  const T* row = x + static_cast<long long>(blockIdx.x) * row_stride;
   float best = row[0];
   long long place = 0;
   for (long long first = threadIdx.x * VEC; first < cols; first += THREADS * VEC) {

@@ -89,17 +89,18 @@ total = dorajit.Kernel(
 
 argmax = dorajit.Kernel(
     name="argmax", source=str(_HERE / "argmax.cu"), entry="argmax<THREADS, VEC>",
-    arguments=[("x", "in", "T[rows, cols]"), ("out", "out", "int64[rows]"), ("rows", "int64"), ("cols", "int64")],
+    arguments=[("x", "in", "T[rows:row_stride, cols]"), ("out", "out", "int64[rows]"), ("rows", "int64"),
+               ("cols", "int64"), ("row_stride", "int64")],
     types=_TYPES, parameters={"THREADS": [32, 64, 128, 256, 512, 1024], "VEC": [1, 2, 4, 8]},
     default={"THREADS": 256, "VEC": 1}, constraint="cols % VEC == 0", grid="rows", block="THREADS",
     key=["T", "bucket(rows)", "cols"])
 
 int4_gemv = dorajit.Kernel(
     name="int4_gemv", source=str(_HERE / "int4_gemv.cu"), entry="int4_gemv<WARPS, ROWS, GROUP>",
-    arguments=[("packed", "in", "uint8[rows, pairs]"), ("scales", "in", "T[rows, groups]"), ("x", "in", "T[cols]"),
-               ("y", "out", "T[rows]"), ("rows", "int64"), ("cols", "int64")],
+    arguments=[("packed", "in", "uint8[rows, cols / 2]"), ("scales", "in", "T[rows, cols / 128]"),
+               ("x", "in", "T[cols]"), ("y", "out", "T[rows]"), ("rows", "int64"), ("cols", "int64")],
     types=_TYPES, parameters={"WARPS": [1, 2, 4, 8], "ROWS": [1, 2, 4], "GROUP": [128]},
-    default={"WARPS": 4, "ROWS": 1, "GROUP": 128}, constraint="cols == 2 * pairs and cols == groups * GROUP",
+    default={"WARPS": 4, "ROWS": 1, "GROUP": 128}, constraint="cols % GROUP == 0",
     grid="ceil_div(rows, WARPS * ROWS)", block=[32, "WARPS"], tolerance=1e-3)
 
 # Its description is a file, as C and C++ take it.
@@ -173,10 +174,10 @@ def run_total(dtype=torch.bfloat16, n=1 << 24):
     return total.explain(x, out, n), out, x.double().sum()[None].float()
 
 
-def run_argmax(dtype=torch.bfloat16, rows=1024, cols=32000):
-    x = torch.randn(rows, cols, device="cuda", dtype=dtype)
+def run_argmax(dtype=torch.bfloat16, rows=1024, cols=32000, padding=256):
+    x = torch.randn(rows, cols + padding, device="cuda", dtype=dtype)[:, :cols]
     out = torch.empty(rows, device="cuda", dtype=torch.int64)
-    arguments = (x, out, rows, cols)
+    arguments = (x, out, rows, cols, x.stride(0))
     argmax(*arguments)
     first = (x == x.amax(-1, keepdim=True)).int().argmax(-1)  # PyTorch's own takes any of equal elements
     return argmax.explain(*arguments), out, first.float()

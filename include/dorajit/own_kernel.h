@@ -19,13 +19,14 @@ DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit
 
 /* It is called by dorajit_launch and made ready by dorajit_warmup.
  *
- * tensors: in the order of the description's arguments, all of them: CUDA tensors of one device,
- * contiguous, aligned to 16 bytes, of exactly the dimensions that the description names. Elements
- * may also be integers of 8, 16, 32 and 64 bits, bool (DLPack type code 6, 8 bits), float8_e4m3fn
+ * tensors: in the order of the description's arguments, all of them: CUDA tensors of one device, of
+ * exactly the dimensions and strides that the description names, contiguous where it names none,
+ * and aligned to 16 bytes, or to their elements if they stand in its "unaligned". Elements may
+ * also be integers of 8, 16, 32 and 64 bits, bool (DLPack type code 6, 8 bits), float8_e4m3fn
  * (code 10) or float8_e5m2 (code 12). An optional tensor may be null. An "out" or "inout" tensor
  * overlaps no other. scalars: in that order, too; an integer is given as a double, which holds it
- * exactly up to 2^53, and is part of the problem. Sizes that scalars and tensors both have must
- * agree.
+ * exactly up to 2^53, and is part of the problem, unless it is a stride. Sizes and strides that
+ * scalars and tensors both have must agree.
  *
  * A description with a "workspace" needs memory of dorajit_kernel_workspace bytes, aligned to 16
  * bytes, in each call; the launches of a call use it, and nothing is kept there between calls.

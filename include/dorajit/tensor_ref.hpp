@@ -90,8 +90,9 @@ class BasicTensorRef {
     set(const_cast<void*>(static_cast<const void*>(data)), type, device);
   }
 
-  // With a stride for each dimension, in elements. The last stride must be 1; the other dimensions
-  // must flatten into rows with a constant stride.
+  // With a stride for each dimension, in elements. The last stride must be 1, and the other
+  // dimensions must flatten into rows with a constant stride, except for kernels of one's own,
+  // whose descriptions have the strides.
   BasicTensorRef(Memory* data, const Dims& shape, const Dims& strides, ElementType type,
                  Device device = {})
       : shape_(shape), strides_(strides), has_strides_(true) {

@@ -256,7 +256,7 @@ Result<CheckedCall> check_shapes(const Call& call) {
                                 device_name(reference.device)));
     }
   }
-  const kernels::Sizes all = sizes.all();
+  DORAJIT_ASSIGN(const kernels::Sizes all, sizes.all());
   return CheckedCall{
       .variant = variant, .sizes = all, .writes_nothing = kernels::writes_nothing(variant, all)};
 }

@@ -14,6 +14,21 @@ using kernels::Operation;
 
 std::size_t at(int dimension) { return static_cast<std::size_t>(dimension); }
 
+// False where two elements of a tensor with strides may be the same memory.
+bool has_distinct_elements(const TensorView& tensor) {
+  for (std::size_t i = 0; i < tensor.strides.size(); ++i) {
+    if (tensor.shape[i] == 1) continue;
+    // From the first element to the last one of the dimensions within this one.
+    std::int64_t distance = 0;
+    for (std::size_t j = 0; j < tensor.strides.size(); ++j) {
+      if (j == i || tensor.strides[j] > tensor.strides[i]) continue;
+      distance += (tensor.shape[j] - 1) * tensor.strides[j];
+    }
+    if (distance >= tensor.strides[i]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::unexpected<Error> refuse(StatusCode code, const Operation& operation, const Operand& operand,
@@ -152,7 +167,44 @@ Status DimensionSizes::bind_exactly(std::size_t index) {
   for (std::size_t i = 0; i < shape.leading.size(); ++i) {
     DORAJIT_TRY(bind_dimension(index, shape.leading[i], tensor.shape[i]));
   }
-  return bind_dimension(index, shape.inner, tensor.shape.back());
+  DORAJIT_TRY(bind_dimension(index, shape.inner, tensor.shape.back()));
+  // Tensors without elements have no distances between them.
+  return std::ranges::contains(tensor.shape, 0) ? Status() : bind_strides(index);
+}
+
+// Binds the strides that the operand describes, and refuses others than those.
+Status DimensionSizes::bind_strides(std::size_t index) {
+  const Operation& op = *call_.operation;
+  const Operand& operand = op.operands[index];
+  const TensorView& tensor = call_.operands[index];
+  std::int64_t contiguous = 1;
+  for (std::size_t i = tensor.shape.size(); i-- > 0;) {
+    const std::int64_t stride = tensor.strides.empty() ? contiguous : tensor.strides[i];
+    contiguous *= tensor.shape[i];
+    if (tensor.shape[i] == 1) continue;  // its stride may be anything
+    const int described = operand.shape.strides.empty() ? -1 : operand.shape.strides[i];
+    const std::string_view name = op.dimensions[kernels::dimension_at(operand.shape, i)].name;
+    if (described < 0 && stride != contiguous / tensor.shape[i]) {
+      return refuse(StatusCode::kInvalidArgument, op, operand,
+                    std::format("has a stride of {} elements along `{}`, which is described as "
+                                "contiguous; describe strides of it and of the dimensions before "
+                                "it, as in \"T[rows:stride, cols]\", or pass a copy, as "
+                                ".contiguous() makes it",
+                                stride, name));
+    }
+    if (described < 0) continue;
+    const kernels::Dimension& known = op.dimensions[at(described)];
+    if (known.keying == kernels::Keying::kConstant && stride != known.most) {
+      return refuse(StatusCode::kInvalidArgument, op, operand,
+                    std::format("has a stride of {} elements along `{}`, which is described as {}",
+                                stride, name, known.most));
+    }
+    DORAJIT_TRY(bind_dimension(index, described, stride));
+  }
+  if (operand.role != kernels::OperandRole::kOutput || has_distinct_elements(tensor)) return {};
+  return refuse(StatusCode::kInvalidArgument, op, operand,
+                "is written, but its strides give several of its elements one address; pass a "
+                "tensor whose elements have addresses of their own");
 }
 
 Status DimensionSizes::bind(std::size_t index) {
@@ -175,14 +227,25 @@ Status DimensionSizes::bind(std::size_t index) {
   return bind_dimension(index, operand.shape.inner, tensor.cols);
 }
 
-kernels::Sizes DimensionSizes::all() const {
-  const auto bound = std::span(bound_by_).first(call_.operation->dimensions.size());
-  if (!std::ranges::contains(bound, kNothing)) return sizes_;
+Result<kernels::Sizes> DimensionSizes::all() const {
+  const auto& dimensions = call_.operation->dimensions;
+  const auto bound = std::span(bound_by_).first(dimensions.size());
+  const auto is_computed = [](const kernels::Dimension& dimension) {
+    return dimension.keying == kernels::Keying::kComputed;
+  };
+  if (!std::ranges::contains(bound, kNothing) && std::ranges::none_of(dimensions, is_computed)) {
+    return sizes_;
+  }
   const kernels::Sizes complete =
       kernels::with_derived({.operation = call_.operation, .broadcast = call_.broadcast}, sizes_);
   kernels::Sizes sizes = sizes_;
   for (std::size_t i = 0; i < bound.size(); ++i) {
     if (bound[i] == kNothing) sizes[i] = complete[i];
+    if (!is_computed(dimensions[i]) || sizes[i] == complete[i]) continue;
+    return refuse(StatusCode::kInvalidArgument, *call_.operation,
+                  call_.operation->operands[at(bound[i])],
+                  std::format("has {} `{}`, which is {} for the other sizes", sizes[i],
+                              dimensions[i].name, complete[i]));
   }
   return sizes;
 }

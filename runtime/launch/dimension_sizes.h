@@ -33,14 +33,16 @@ class DimensionSizes {
   Status bind(std::size_t operand);
 
   // The sizes of all dimensions. If all operands of a dimension are left out, no kernel reads its
-  // size: a derived one is computed by with_derived(), another one is 0.
-  [[nodiscard]] kernels::Sizes all() const;
+  // size: a derived one is computed by with_derived(), another one is 0. Refuses a tensor whose
+  // size is not what is computed from the others.
+  [[nodiscard]] Result<kernels::Sizes> all() const;
 
  private:
   [[nodiscard]] bool is_bound(int dimension) const;
   Status bind_dimension(std::size_t operand, int dimension, std::int64_t size);
   Status bind_channels(std::size_t operand);
   Status bind_exactly(std::size_t operand);
+  Status bind_strides(std::size_t operand);
   [[nodiscard]] std::unexpected<Error> refuse_size(std::size_t operand, int dimension,
                                                    std::int64_t size) const;
 

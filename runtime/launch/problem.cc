@@ -149,7 +149,7 @@ kernels::Sizes Problem::largest_sizes() const {
       sizes[i] = std::min(sizes[i], dimensions[i].limits_class ? most - most % vector_width : most);
     }
   }
-  return kernels::with_derived(variant, sizes);
+  return kernels::with_derived(variant, sizes, vector_width);
 }
 
 Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& sizes,
@@ -200,6 +200,39 @@ Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
   return make_problem(variant, complete, std::span(operands).first(specs.size()));
 }
 
+bool place_rows(TensorView& tensor) {
+  const auto& [shape, strides] = std::pair(tensor.shape, tensor.strides);
+  std::int64_t span = 1;
+  std::size_t outermost = 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    std::int64_t length = 0;
+    if (strides[i] < 0 || __builtin_mul_overflow(shape[i] - 1, strides[i], &length) ||
+        __builtin_add_overflow(span, length, &span)) {
+      return false;
+    }
+    if (shape[outermost] == 1 || strides[i] > strides[outermost]) outermost = i;
+  }
+  tensor.rows = shape[outermost];
+  tensor.row_stride = strides[outermost];
+  for (std::size_t i = 0; i < shape.size();) {
+    std::int64_t length = 0;
+    const bool continues = shape[i] > 1 && strides[i] < tensor.row_stride &&
+                           !__builtin_mul_overflow(shape[i], strides[i], &length) &&
+                           length == tensor.row_stride;
+    if (continues) {
+      tensor.rows *= shape[i];
+      tensor.row_stride = strides[i];
+    }
+    i = continues ? 0 : i + 1;  // what continues that dimension may stand anywhere
+  }
+  tensor.cols = span - (tensor.rows - 1) * tensor.row_stride;
+  if (tensor.row_stride >= tensor.cols) return true;
+  tensor.rows = 1;
+  tensor.cols = tensor.row_stride = span;
+  return true;
+}
+
 std::optional<std::int64_t> span_bytes(const TensorView& tensor) {
   if (tensor.rows == 0 || tensor.cols == 0) return 0;
   const std::int64_t stride =
@@ -219,9 +252,10 @@ Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes) 
   const kernels::Sizes complete = kernels::with_derived(variant, sizes);
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     const kernels::OperandShape& shape = op.operands[i].shape;
-    if (!variant.has(i) ||
-        bytes_of(kernels::num_rows(shape, complete), kernels::row_length(shape, complete),
-                 kernels::element_size(variant.types[i]))) {
+    const std::int64_t length = shape.strides.empty() ? kernels::row_length(shape, complete)
+                                                      : kernels::span_length(shape, complete);
+    if (!variant.has(i) || bytes_of(kernels::num_rows(shape, complete), length,
+                                    kernels::element_size(variant.types[i]))) {
       continue;
     }
     return fail(StatusCode::kInvalidArgument,

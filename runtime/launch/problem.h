@@ -34,6 +34,9 @@ struct TensorView {
   // The sizes of all dimensions before flattening, for operands with is_exact. Borrowed for the
   // call.
   std::span<const std::int64_t> shape{};
+  // Their strides in elements, of which none is negative; empty if the tensor is contiguous. Rows,
+  // columns and row stride then say what memory the tensor has elements in.
+  std::span<const std::int64_t> strides{};
 };
 
 struct Problem {
@@ -66,6 +69,11 @@ Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
 // of sizes nor sums over all operands overflow 64 bits, even if rows are rounded up to a power of
 // two.
 inline constexpr std::int64_t kMaxOperandBytes = std::int64_t{1} << 47;
+
+// Sets rows, columns and row stride of a tensor with strides and elements: as many and as short
+// rows as its outermost dimensions have, so that column windows of one matrix do not overlap, or
+// one row if its rows do. False for a negative stride, or more than 2^63 elements.
+bool place_rows(TensorView& tensor);
 
 // The bytes that a tensor spans, 0 without elements; nothing beyond kMaxOperandBytes. Sizes must
 // not be negative.

@@ -11,6 +11,7 @@
 #include "kernel_templates/template.h"
 #include "own_kernels/expression.h"
 #include "own_kernels/kernel.h"
+#include "runtime/launch/problem.h"
 
 namespace {
 
@@ -31,6 +32,7 @@ void use(const kernels::Operation& operation) {
   for (const std::int64_t size : {0L, 1L, 4096L, INT64_MAX}) {
     kernels::Sizes sizes;
     sizes.fill(size);
+    sizes = kernels::with_derived(variant, sizes, size == 1 ? 1 : 8);
     kernels::LaunchArguments arguments;
     arguments.set_sizes(sizes);
     const kernels::Config config = kernels::default_config(variant, traits, 8, sizes);
@@ -38,8 +40,10 @@ void use(const kernels::Operation& operation) {
     (void)kernels::launch_shape(variant, config, arguments, 132);
     (void)kernels::template_of(variant).tensor_boxes(variant, config, arguments, 132);
     (void)kernels::workspace_bytes(variant, sizes);
-    (void)kernels::row_length(operation.operands.front().shape, sizes);
+    (void)launch::check_size(variant, sizes);
     for (std::size_t i = 0; i < operation.operands.size(); ++i) {
+      (void)kernels::row_length(operation.operands[i].shape, sizes);
+      (void)kernels::span_length(operation.operands[i].shape, sizes);
       (void)kernels::template_of(variant).value_limit(variant, i, sizes);
     }
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/search/operand_contents.h"
 #include "autotune/search/scratch_operands.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/template.h"

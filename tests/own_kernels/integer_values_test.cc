@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autotune/search/scratch_operands.h"
+#include "autotune/search/operand_contents.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
 #include "own_kernels/kernel.h"

@@ -131,6 +131,19 @@ TEST(OwnKernelTensorMaps, WhatTheCopyEngineDoesNotTakeIsRefused) {
               "one has 8.0");
 }
 
+TEST(OwnKernelTensorMaps, RowsMayHaveAStride) {
+  const Json json = with(copy_kernel(), {{"/arguments/0/2", "T[n:row, m]"}});
+  EXPECT_EQ(why_not(json, "ROWS=8-COLS=64", {100, 63, 72}), "");
+  EXPECT_THAT(why_not(json, "ROWS=8-COLS=64", {100, 64, 63}),
+              HasSubstr("whose elements along `n` are 126 bytes apart, no multiple of 16"));
+  const kernels::Variant variant = variant_of(json);
+  kernels::LaunchArguments arguments;
+  arguments.set_sizes(Sizes{100, 64, 72});
+  const auto boxes = kernels::template_of(variant).tensor_boxes(
+      variant, *kernels::parse_config("ROWS=8-COLS=16"), arguments, 132);
+  EXPECT_EQ(boxes.boxes[0].strides[0], 144);
+}
+
 TEST(OwnKernelTensorMaps, DescriptionIsKeptAsItIs) {
   const kernels::Operation& operation = made(copy_kernel());
   EXPECT_EQ(&made(Json::parse(operation.description)), &operation);
@@ -143,6 +156,8 @@ TEST(OwnKernelTensorMaps, WhatIsWrongIsNamed) {
        {{{"/arguments/2/2/of", kErased}}, "has `x_map`, a tensor map, without its tensor or box"},
        {{{"/arguments/2/2", "T[n]"}}, "has `x_map`, a tensor map, without its tensor or box"},
        {{{"/arguments/2/2/box", 8}}, "without its tensor or box"},
+       {{{"/arguments/0/2", "T[n:row, m:1]"}}, "of `x`, whose last dimension has a stride"},
+       {{{"/unaligned", {"x"}}}, "of `x`, which stands in \"unaligned\""},
        {{{"/arguments/2/2/box", {"ROWS"}}},
         "has the tensor map `x_map` with a box of 1 sides; `x` has 2 dimensions"},
        {{{"/arguments/2/2/box/1", "WIDTH"}}, "the name `WIDTH` is unknown"},

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import types
 
 # Set before the library is loaded, which reads them once. CPU tensors use built-in kernels, so
 # that no test waits for a compiler.
@@ -15,7 +16,7 @@ import torch
 
 import dorajit
 import environments
-from dorajit import testing
+from dorajit import _torch_setup, testing
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -105,3 +106,15 @@ def dropout_meaning():
     """dorajit.set_dropout; the default is set after the test."""
     yield dorajit.set_dropout
     dorajit.set_dropout("peft")
+
+
+@pytest.fixture
+def vector(monkeypatch):
+    """What reads as a vector on a GPU, through Python attributes."""
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
+    monkeypatch.setattr(torch.Tensor, "is_neg", lambda tensor: False)
+    _torch_setup.configure(None)
+    yield types.SimpleNamespace(dtype=torch.float32, is_cpu=False, is_cuda=True, get_device=lambda: 0, shape=(4,),
+                                stride=lambda: (1,), data_ptr=lambda: 64)
+    monkeypatch.undo()
+    _torch_setup.configure(_torch_setup.EXCHANGE_API)

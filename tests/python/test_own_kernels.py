@@ -4,12 +4,11 @@ import fractions
 import json
 import pathlib
 import sys
-import types
 
 import dorajit
 import pytest
 import torch
-from dorajit import _native, _torch_setup
+from dorajit import _native
 from reference import needs_gpu
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "own_kernels"
@@ -123,18 +122,6 @@ def test_what_is_no_tensor_of_a_kernel_is_refused_by_name(name, wrong):
 def test_what_is_no_number_raises(wrong, error):
     with pytest.raises(error):
         make()(torch.ones(4), torch.empty(4), wrong, 2.0)
-
-
-@pytest.fixture
-def vector(monkeypatch):
-    """What reads as a vector on a GPU, through Python attributes."""
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
-    monkeypatch.setattr(torch.Tensor, "is_neg", lambda tensor: False)
-    _torch_setup.configure(None)
-    yield types.SimpleNamespace(dtype=torch.float32, is_cpu=False, is_cuda=True, get_device=lambda: 0, shape=(4,),
-                                stride=lambda: (1,), data_ptr=lambda: 64)
-    monkeypatch.undo()
-    _torch_setup.configure(_torch_setup.EXCHANGE_API)
 
 
 class Three(int):

@@ -34,7 +34,8 @@ class Kernel:
         name: in messages and results.
         source: CUDA C++, or the path of a file that ends in .cu or .cuh.
         entry: the __global__ function, with its template arguments.
-        arguments: of the function, in its order: (name, "in", "out" or "inout", "T[n, m]") of a tensor,
+        arguments: of the function, in its order: (name, "in", "out" or "inout", "T[n, m]") of a tensor, whose
+            dimensions are names, numbers and expressions, with strides as in "T[n:row_stride, m / 2]",
             (name, type) of a scalar, (name, type, value for tuning) of one that configs do not depend on,
             (name, "workspace", "float32[elements]") of memory that each call gets and nobody passes,
             (name, "tensor_map", {"of": tensor, "box": [...], "swizzle": 128}) of a CUtensorMap, which nobody passes.
@@ -59,6 +60,7 @@ class Kernel:
         headers: texts that the source includes, by name.
         include: folders of files that it includes; "cuda" is that of the CUDA Toolkit.
         options: of NVRTC.
+        unaligned: tensors that may begin at any element, and need not be aligned to 16 bytes.
 
     Raises:
         dorajit.InvalidArgumentError: the description cannot be served; the message names the field.
@@ -75,14 +77,15 @@ class Kernel:
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
                  options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None,
                  ranges: Optional[Mapping[str, Sequence[float]]] = None, include: Sequence[str] = (),
-                 cluster: Optional[Expressions] = None, cooperative: Optional[bool] = None) -> None:
+                 cluster: Optional[Expressions] = None, cooperative: Optional[bool] = None,
+                 unaligned: Sequence[str] = ()) -> None:
         launch = {"entry": entry, "grid": grid, "block": block, "shared_memory": shared_memory, "launches": launches,
                   "cluster": cluster, "cooperative": cooperative}
         description = {"name": name, "source": source, "arguments": arguments,
                        **{field: value for field, value in launch.items() if value is not None}, "types": types or {},
                        "parameters": parameters or {}, "default": default or {}, "constraint": constraint, "key": key,
                        "tolerance": tolerance, "headers": headers or {}, "options": options,
-                       "limits": limits or {}, "ranges": ranges or {}, "include": include}
+                       "limits": limits or {}, "ranges": ranges or {}, "include": include, "unaligned": unaligned}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
             description.update(source=path.read_text(encoding="utf-8"), file=path.name)
@@ -228,7 +231,10 @@ def _register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
         f"{'?' if one[2].endswith('?') else ''} {one[0]}"
         if place in tensors else f"{_PYTHON_TYPES[one[1]]} {one[0]}" for place, one in enumerate(inputs))
     results = {0: "()", 1: "Tensor"}.get(len(outputs), f"({', '.join(['Tensor'] * len(outputs))})")
-    torch.library.define(name, f"({typed}) -> {results}")
+    # Compiled code may lay out what it passes in another way, unless it is told that the strides are arguments, too.
+    has_strides = any(":" in one[2] for one in arguments if one[1] in ("in", "inout"))
+    exact = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
+    torch.library.define(name, f"({typed}) -> {results}", tags=(exact,) if has_strides else ())
     torch.library.impl(name, "cuda")(run)
     torch.library.register_fake(name)(lambda *values: result_of(allocate(*values)))
     if backward is not None:
