@@ -98,7 +98,7 @@ constexpr long long low_rank_shared_bytes(const LowRankConfig& config) {
   return 2LL * config.stages * (config.rows + config.columns) * (config.rank_step + kLowRankPad);
 }
 
-// The layout of shared memory with wgmma (cuda/low_rank_tiles.cuh).
+// The layout of shared memory with wgmma (cuda/compose_low_rank/tiles.cuh).
 inline constexpr int kLowRankGroups = 2;      // warpgroups that multiply and compose
 inline constexpr int kLowRankRowBytes = 128;  // per row of every TMA box
 inline constexpr int kLowRankStep = 64;       // rank elements per stage

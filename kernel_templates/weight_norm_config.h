@@ -32,7 +32,7 @@ struct WeightNormConfig {
 };
 
 // Shared memory of a program that uses wgmma: its rows of B, the rings of tiles of A and of units
-// of W, and their barriers (cuda/weight_norm_wgmma.cuh).
+// of W, and their barriers (cuda/weight_norm/wgmma.cuh).
 inline constexpr int kWgmmaRowBytes = 128;
 
 constexpr int wgmma_blocks(long long rank) { return static_cast<int>((rank + 63) / 64); }
@@ -78,7 +78,7 @@ constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long
          static_cast<long long>(wgmma_resident_blocks(config, rank)) * wgmma_block_bytes(config);
 }
 
-// Shared memory of a program that splits its factors (cuda/weight_norm_split.cuh): a ring of tiles
+// Shared memory of a program that splits its factors (cuda/weight_norm/split.cuh): a ring of tiles
 // of A, and its rows of B, which are resident or, for high ranks, in the ring as well.
 inline constexpr int kSplitRows = 64;
 inline constexpr int kSplitColumns = 128;

@@ -94,17 +94,45 @@ __device__ __forceinline__ void wait_for_stored_boxes() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// A position in a ring of buffers, and the parity of the current phase of its barriers.
-template <int kBuffers>
-struct RingPosition {
+// A position in a pipeline, and the parity of the current phase of its barriers.
+template <int kStages>
+struct PipelineState {
   int index = 0;
   unsigned parity = 0;
 
   __device__ __forceinline__ void advance() {
-    if (++index == kBuffers) {
+    if (++index == kStages) {
       index = 0;
       parity ^= 1;
     }
+  }
+};
+
+// The barriers of a ring of buffers that producers fill and consumers empty: from the address
+// `barriers` on one for each full stage, and behind them one for each empty stage.
+template <int kStages>
+struct Pipeline {
+  static constexpr int kBytes = 2 * kStages * 8;
+
+  unsigned barriers;
+
+  __device__ __forceinline__ Barrier full(int i) const { return {barriers + 8 * i}; }
+  __device__ __forceinline__ Barrier empty(int i) const { return {barriers + 8 * (kStages + i)}; }
+
+  // `producers` and `consumers`: arrivals that fill and that empty a stage.
+  __device__ __forceinline__ void initialise(unsigned producers, unsigned consumers) const {
+    for (int i = 0; i < kStages; ++i) {
+      full(i).initialise(producers);
+      empty(i).initialise(consumers);
+    }
+  }
+  // A producer waits until the stage is empty.
+  __device__ __forceinline__ void acquire(const PipelineState<kStages>& at) const {
+    empty(at.index).wait(at.parity ^ 1);
+  }
+  // A consumer waits until the stage is full.
+  __device__ __forceinline__ void wait(const PipelineState<kStages>& at) const {
+    full(at.index).wait(at.parity);
   }
 };
 

@@ -1,8 +1,8 @@
 // Selects the kernel of compose_low_rank for a config.
 #pragma once
 
-#include "cuda/compose_low_rank_mma.cuh"
-#include "cuda/compose_low_rank_wgmma.cuh"
+#include "cuda/compose_low_rank/mma.cuh"
+#include "cuda/compose_low_rank/wgmma.cuh"
 
 namespace dorajit::kernels {
 

@@ -6,6 +6,18 @@
 
 namespace dorajit::kernels {
 
+// Rounds two elements to 16 bits each; `low` comes first in memory.
+template <ElementType kType>
+__device__ __forceinline__ unsigned narrow_pair(float low, float high) {
+  unsigned pair;
+  if constexpr (kType == ElementType::kBfloat16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+}
+
 // Loads four 8 x 8 matrices. Lanes 8 i to 8 i + 7 pass the addresses of the rows of matrix i. Lane
 // t receives elements 2 (t % 4) + {0, 1} of row t / 4 of each matrix.
 __device__ __forceinline__ void load_fragments(unsigned address, unsigned (&fragments)[4]) {
@@ -41,6 +53,27 @@ __device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsign
         " {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
+  }
+}
+
+// sums += left * right over 16 of k, for kSlabs slabs of 16 rows and kEights times eight columns.
+// load_left(slab, fragments) loads 16 rows, load_right(eight, fragments) two times eight columns.
+template <ElementType kType, int kSlabs, int kEights, class LoadLeft, class LoadRight>
+__device__ __forceinline__ void multiply_slabs(float (&sums)[kSlabs][kEights][4],
+                                               const LoadLeft& load_left,
+                                               const LoadRight& load_right) {
+  unsigned left[kSlabs][4];
+#pragma unroll
+  for (int slab = 0; slab < kSlabs; ++slab) load_left(slab, left[slab]);
+#pragma unroll
+  for (int eight = 0; eight < kEights; eight += 2) {
+    unsigned right[4];
+    load_right(eight, right);
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      multiply_fragments<kType>(sums[slab][eight], left[slab], right[0], right[1]);
+      multiply_fragments<kType>(sums[slab][eight + 1], left[slab], right[2], right[3]);
+    }
   }
 }
 

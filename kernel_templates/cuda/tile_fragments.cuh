@@ -7,18 +7,6 @@
 
 namespace dorajit::kernels {
 
-// Rounds two elements to 16 bits each; `low` comes first in memory.
-template <ElementType kType>
-__device__ __forceinline__ unsigned narrow_pair(float low, float high) {
-  unsigned pair;
-  if constexpr (kType == ElementType::kBfloat16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  }
-  return pair;
-}
-
 __device__ __forceinline__ void store_fragments(unsigned address, const unsigned (&fragments)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(fragments[0]), "r"(fragments[1]), "r"(fragments[2]), "r"(fragments[3])

@@ -1,10 +1,10 @@
 // Selects the kernel of weight_norm for a config.
 #pragma once
 
-#include "cuda/weight_norm_mma.cuh"
-#include "cuda/weight_norm_scalar.cuh"
-#include "cuda/weight_norm_split.cuh"
-#include "cuda/weight_norm_wgmma.cuh"
+#include "cuda/weight_norm/mma.cuh"
+#include "cuda/weight_norm/scalar.cuh"
+#include "cuda/weight_norm/split.cuh"
+#include "cuda/weight_norm/wgmma.cuh"
 
 namespace dorajit::kernels {
 

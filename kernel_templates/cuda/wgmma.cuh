@@ -34,6 +34,18 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kUnfinished) : "memory");
 }
 
+// Keeps the compiler from moving accesses to accumulators across the asynchronous products.
+template <int kCount>
+__device__ __forceinline__ void keep_in_registers(float (&sum)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sum[i])::"memory");
+}
+template <int kSlabs, int kCount>
+__device__ __forceinline__ void keep_in_registers(float (&sum)[kSlabs][kCount]) {
+#pragma unroll
+  for (int slab = 0; slab < kSlabs; ++slab) keep_in_registers(sum[slab]);
+}
+
 // Changes the register count of each thread of this warpgroup to kRegisters, a multiple of 8. Other
 // warpgroups of the program may take the registers that one leaves.
 template <int kRegisters>

@@ -95,7 +95,7 @@ TEST(LowRankConfigs, WgmmaTilesFitRegistersAndSharedMemory) {
   EXPECT_NE(why("i2-r128-b128-s5-a1-v8"), "");
 }
 
-// As cuda/compose_low_rank_mma.cuh splits a tile among warps: strips across, then rows.
+// As cuda/compose_low_rank/mma.cuh splits a tile among warps: strips across, then rows.
 TEST(LowRankConfigs, WarpsCoverTheTileOnce) {
   for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
     for (const Config& config : config_space(low_rank(kBfloat16, kBfloat16), gpu(90), 8, kind)) {

@@ -13,7 +13,7 @@ import python_import_rule
 
 GOOD_TREE = {
     "kernel_templates/CMakeLists.txt":
-        'file(GLOB embedded CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" math/* cuda/* cpu/*.h)\n'
+        'file(GLOB embedded CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" math/*.h cuda/*.cuh cuda/*/*.cuh cpu/*.h)\n'
         "list(APPEND embedded streaming_config.h\n  new_config.h)\n",
     "kernel_templates/streaming_config.h": "#pragma once\n",
     "kernel_templates/math/compose.h": '#include "streaming_config.h"\n',

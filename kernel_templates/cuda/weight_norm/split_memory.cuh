@@ -1,8 +1,8 @@
-// The work of a program of cuda/weight_norm_split.cuh, and the layout of its shared memory.
+// The work of a program of cuda/weight_norm/split.cuh, and the layout of its shared memory.
 #pragma once
 
 #include "cuda/async_copy.cuh"
-#include "cuda/program_pair.cuh"
+#include "cuda/weight_norm/program_pair.cuh"
 #include "weight_norm_config.h"
 
 namespace dorajit::kernels {
@@ -73,10 +73,7 @@ struct SplitShape {
     __device__ __forceinline__ unsigned barriers() const {
       return (tile_exponent(kSplitStages) + 32 * 4 + 7) & ~7U;
     }
-    __device__ __forceinline__ Barrier full(int i) const { return {barriers() + 8 * i}; }
-    __device__ __forceinline__ Barrier empty(int i) const {
-      return {barriers() + 8 * (kSplitStages + i)};
-    }
+    __device__ __forceinline__ Pipeline<kSplitStages> stages() const { return {barriers()}; }
 
    private:
     int rows_;

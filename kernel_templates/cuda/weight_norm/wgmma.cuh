@@ -16,16 +16,34 @@
 
 #include "cuda/async_copy.cuh"
 #include "cuda/matrix_fragments.cuh"
-#include "cuda/norm_fragments.cuh"
-#include "cuda/norm_tasks.cuh"
-#include "cuda/norm_units.cuh"
 #include "cuda/tile_copy.cuh"
-#include "cuda/weight_norm_memory.cuh"
-#include "cuda/weight_norm_rows.cuh"
+#include "cuda/weight_norm/epilogue.cuh"
+#include "cuda/weight_norm/rows.cuh"
+#include "cuda/weight_norm/tile_scheduler.cuh"
 #include "cuda/wgmma.cuh"
 #include "weight_norm_config.h"
 
 namespace dorajit::kernels {
+
+// The layout of a program's shared memory, in bytes from an address that is aligned to 1024.
+template <WeightNormConfig kConfig>
+struct WgmmaSharedMemory {
+  static constexpr int kRowBytes = kWgmmaRowBytes;
+  static constexpr int kBlockBytes = wgmma_block_bytes(kConfig);
+  static constexpr int kTileBytes = wgmma_tile_bytes(kConfig);
+  static constexpr int kStageBytes = wgmma_stage_bytes(kConfig);
+  static constexpr int kUnitBytes = kBlockBytes;
+
+  static constexpr int kStages = 0;
+  static constexpr int kUnits = kStages + kConfig.stages * kStageBytes;
+  static constexpr int kFactor = kUnits + kConfig.weight_units * kUnitBytes;
+
+  static constexpr int barriers(long long rank) {
+    return kFactor + wgmma_resident_blocks(kConfig, rank) * kBlockBytes;
+  }
+  static_assert(1024 + barriers(64) + 8 * wgmma_barriers(kConfig) ==
+                wgmma_shared_bytes(kConfig, 64));
+};
 
 template <WeightNormConfig kConfig, ElementType... kTypes>
 struct WeightNormWgmma {
@@ -47,22 +65,16 @@ struct WeightNormWgmma {
   static_assert(!kStreams || kConfig.rank_step == kNormRankBlock,
                 "a stage must hold one block of B");
 
-  struct Rings {
+  struct Storage {
     unsigned base;
     unsigned barriers;
 
-    __device__ __forceinline__ Barrier barrier(int i) const { return {barriers + 8 * i}; }
-    __device__ __forceinline__ Barrier factor_full() const { return barrier(0); }
-    __device__ __forceinline__ Barrier factor_empty() const { return barrier(1); }
-    __device__ __forceinline__ Barrier stage_full(int i) const { return barrier(2 + i); }
-    __device__ __forceinline__ Barrier stage_empty(int i) const {
-      return barrier(2 + kConfig.stages + i);
+    __device__ __forceinline__ Pipeline<1> factors() const { return {barriers}; }
+    __device__ __forceinline__ Pipeline<kConfig.stages> stages() const {
+      return {barriers + Pipeline<1>::kBytes};
     }
-    __device__ __forceinline__ Barrier unit_full(int i) const {
-      return barrier(2 + 2 * kConfig.stages + i);
-    }
-    __device__ __forceinline__ Barrier unit_empty(int i) const {
-      return barrier(2 + 2 * kConfig.stages + kConfig.weight_units + i);
+    __device__ __forceinline__ Pipeline<kConfig.weight_units> units() const {
+      return {stages().barriers + Pipeline<kConfig.stages>::kBytes};
     }
     __device__ __forceinline__ unsigned stage(int i) const {
       return base + Memory::kStages + i * Memory::kStageBytes;
@@ -73,16 +85,9 @@ struct WeightNormWgmma {
     __device__ __forceinline__ unsigned factor() const { return base + Memory::kFactor; }
 
     __device__ __forceinline__ void initialise() const {
-      factor_full().initialise(1);
-      factor_empty().initialise(kGroups);
-      for (int i = 0; i < kConfig.stages; ++i) {
-        stage_full(i).initialise(1);
-        stage_empty(i).initialise(kGroups);
-      }
-      for (int i = 0; i < kConfig.weight_units; ++i) {
-        unit_full(i).initialise(1);
-        unit_empty(i).initialise(kGroups * 4);
-      }
+      factors().initialise(1, kGroups);
+      stages().initialise(1, kGroups);
+      units().initialise(1, kGroups * 4);
       publish_barriers();
     }
   };
@@ -114,39 +119,40 @@ struct WeightNormWgmma {
   }
 
   // Loads B's resident blocks once the warpgroups no longer read the previous rows.
-  static __device__ __forceinline__ void bring_factor(const Task& task, const Rings& rings,
-                                                      const TensorMap& map, unsigned parity) {
+  static __device__ __forceinline__ void load_factor(const Task& task, const Storage& storage,
+                                                     const TensorMap& map, PipelineState<1>& at) {
     const int all = wgmma_blocks(task.rank);
     const int resident = wgmma_resident_blocks(kConfig, task.rank);
     const int blocks = all < resident ? all : resident;
-    rings.factor_empty().wait(parity ^ 1);
-    rings.factor_full().arrive_and_expect(blocks * Memory::kBlockBytes);
+    storage.factors().acquire(at);
+    storage.factors().full(0).arrive_and_expect(blocks * Memory::kBlockBytes);
 #pragma unroll 1
     for (int block = 0; block < blocks; ++block) {
-      copy_box(rings.factor() + block * Memory::kBlockBytes, map, block * 64,
-               static_cast<int>(task.first_row), rings.factor_full());
+      copy_box(storage.factor() + block * Memory::kBlockBytes, map, block * 64,
+               static_cast<int>(task.first_row), storage.factors().full(0));
     }
+    at.advance();
   }
 
-  static __device__ __forceinline__ void bring_stages(const Task& task, const Rings& rings,
-                                                      const TensorMap& lora_a,
-                                                      const TensorMap& lora_b,
-                                                      bool has_aligned_factor,
-                                                      RingPosition<kConfig.stages>& at) {
+  static __device__ __forceinline__ void load_stages(const Task& task, const Storage& storage,
+                                                     const TensorMap& lora_a,
+                                                     const TensorMap& lora_b,
+                                                     bool has_aligned_factor,
+                                                     PipelineState<kConfig.stages>& at) {
 #pragma unroll 1
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
 #pragma unroll 1
       for (int step = 0; step < task.rank_stages(); ++step) {
-        const bool brings_factor = has_aligned_factor && task.streams(step);
-        const unsigned to = rings.stage(at.index);
-        const Barrier full = rings.stage_full(at.index);
-        rings.stage_empty(at.index).wait(at.parity ^ 1);
-        full.arrive_and_expect(Memory::kTileBytes + (brings_factor ? Memory::kBlockBytes : 0));
+        const bool bstorage_factor = has_aligned_factor && task.streams(step);
+        const unsigned to = storage.stage(at.index);
+        const Barrier full = storage.stages().full(at.index);
+        storage.stages().acquire(at);
+        full.arrive_and_expect(Memory::kTileBytes + (bstorage_factor ? Memory::kBlockBytes : 0));
         for (int block = 0; block < kConfig.columns / 64; ++block) {
           copy_box(to + block * kConfig.rank_step * Memory::kRowBytes, lora_a,
                    tile * kConfig.columns + block * 64, step * kConfig.rank_step, full);
         }
-        if (brings_factor) {
+        if (bstorage_factor) {
           copy_box(to + Memory::kTileBytes, lora_b, step * 64, static_cast<int>(task.first_row),
                    full);
         }
@@ -155,16 +161,16 @@ struct WeightNormWgmma {
     }
   }
 
-  static __device__ __forceinline__ void bring_units(const Task& task, const Rings& rings,
-                                                     const TensorMap& map,
-                                                     RingPosition<kConfig.weight_units>& at) {
+  static __device__ __forceinline__ void load_units(const Task& task, const Storage& storage,
+                                                    const TensorMap& map,
+                                                    PipelineState<kConfig.weight_units>& at) {
 #pragma unroll 1
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
       for (int unit = 0; unit < kUnitsPerTile; ++unit) {
-        rings.unit_empty(at.index).wait(at.parity ^ 1);
-        rings.unit_full(at.index).arrive_and_expect(Memory::kUnitBytes);
-        copy_box(rings.unit(at.index), map, tile * kConfig.columns + unit * kUnitColumns,
-                 static_cast<int>(task.first_row), rings.unit_full(at.index));
+        storage.units().acquire(at);
+        storage.units().full(at.index).arrive_and_expect(Memory::kUnitBytes);
+        copy_box(storage.unit(at.index), map, tile * kConfig.columns + unit * kUnitColumns,
+                 static_cast<int>(task.first_row), storage.units().full(at.index));
         at.advance();
       }
     }
@@ -214,12 +220,12 @@ struct WeightNormWgmma {
   }
 
   static __device__ __forceinline__ void load_resident_blocks(const KernelArguments& arguments,
-                                                              const Task& task, const Rings& rings,
-                                                              int group) {
+                                                              const Task& task,
+                                                              const Storage& storage, int group) {
     wait_for_group(group);  // its warps may still multiply by the previous rows
 #pragma unroll 1
     for (int block = 0; block < wgmma_blocks(task.rank) && !task.streams(block); ++block) {
-      load_block<8>(arguments, task, group, block, rings.factor() + block * Memory::kBlockBytes);
+      load_block<8>(arguments, task, group, block, storage.factor() + block * Memory::kBlockBytes);
     }
     publish_blocks(group);
   }
@@ -227,26 +233,21 @@ struct WeightNormWgmma {
   using Products = float[kConfig.columns / 2];
   using NormSums = NormFragments<2>;
 
-  static __device__ __forceinline__ void keep_in_registers(Products& products) {
-#pragma unroll
-    for (int i = 0; i < kConfig.columns / 2; ++i) asm volatile("" : "+f"(products[i])::"memory");
-  }
-
   // The products of this warpgroup's rows with `steps` stages from stage `first` of the rank on.
   // Overwrites `products`.
   static __device__ __forceinline__ void multiply_block(const KernelArguments& arguments,
-                                                        const Task& task, const Rings& rings,
+                                                        const Task& task, const Storage& storage,
                                                         int group, int first, int steps,
-                                                        RingPosition<kConfig.stages>& at,
+                                                        PipelineState<kConfig.stages>& at,
                                                         Products& products) {
     const bool releases = threadIdx.x % kGroupThreads == 0;
     int unreleased = -1;
     for (int step = 0; step < steps; ++step) {
-      rings.stage_full(at.index).wait(at.parity);
+      storage.stages().wait(at);
       const int k = (first + step) * kConfig.rank_step;
-      unsigned block = rings.factor() + k / 64 * Memory::kBlockBytes;
+      unsigned block = storage.factor() + k / 64 * Memory::kBlockBytes;
       if (task.streams(k / 64)) {
-        block = rings.stage(at.index) + Memory::kTileBytes;
+        block = storage.stage(at.index) + Memory::kTileBytes;
         if (!has_aligned_rows(arguments.operands[Op::kLoraB])) {
           load_block<2>(arguments, task, group, k / 64, block);
           publish_blocks(group);
@@ -255,7 +256,7 @@ struct WeightNormWgmma {
       const unsigned factor = block + group * 64 * Memory::kRowBytes + k % 64 * 2;
       const unsigned long long left = describe_tile(factor, 16);
       const unsigned long long right =
-          describe_tile(rings.stage(at.index), kConfig.rank_step * Memory::kRowBytes);
+          describe_tile(storage.stage(at.index), kConfig.rank_step * Memory::kRowBytes);
       keep_in_registers(products);
       begin_products();
 #pragma unroll
@@ -266,7 +267,7 @@ struct WeightNormWgmma {
       commit_products();
       if (unreleased >= 0) {
         wait_for_products<1>();
-        if (releases) rings.stage_empty(unreleased).arrive();
+        if (releases) storage.stages().empty(unreleased).arrive();
       }
       unreleased = at.index;
       at.advance();
@@ -274,24 +275,24 @@ struct WeightNormWgmma {
     keep_in_registers(products);
     wait_for_products<0>();
     keep_in_registers(products);
-    if (releases) rings.stage_empty(unreleased).arrive();
+    if (releases) storage.stages().empty(unreleased).arrive();
   }
 
   // Computes a tile of B A for this warpgroup's rows. While this warpgroup adds a block to the sum,
   // the tensor cores multiply for the other one.
   static __device__ __forceinline__ void multiply_tile(const KernelArguments& arguments,
-                                                       const Task& task, const Rings& rings,
-                                                       int group, RingPosition<kConfig.stages>& at,
+                                                       const Task& task, const Storage& storage,
+                                                       int group, PipelineState<kConfig.stages>& at,
                                                        Products& sum) {
     constexpr int kBlockStages = kNormRankBlock / kConfig.rank_step;
     const int stages = task.rank_stages();
-    multiply_block(arguments, task, rings, group, 0, stages < kBlockStages ? stages : kBlockStages,
-                   at, sum);
+    multiply_block(arguments, task, storage, group, 0,
+                   stages < kBlockStages ? stages : kBlockStages, at, sum);
 #pragma unroll 1
     for (int first = kBlockStages; first < stages; first += kBlockStages) {
       const int left = stages - first;
       Products block;
-      multiply_block(arguments, task, rings, group, first,
+      multiply_block(arguments, task, storage, group, first,
                      left < kBlockStages ? left : kBlockStages, at, block);
 #pragma unroll
       for (int i = 0; i < kConfig.columns / 2; ++i) sum[i] = sum[i] + block[i];
@@ -299,39 +300,39 @@ struct WeightNormWgmma {
   }
 
   static __device__ __forceinline__ void sum_rows(const KernelArguments& arguments,
-                                                  const NormParts& parts, const Rings& rings,
+                                                  const NormParts& parts, const Storage& storage,
                                                   int group) {
     float scale = static_cast<float>(arguments.scalars[0]);
     asm volatile("" : "+f"(scale));  // keeps the compiler from converting it for each tile
-    RingPosition<1> factor;
-    RingPosition<kConfig.stages> stage;
-    RingPosition<kConfig.weight_units> unit;
+    PipelineState<1> factor;
+    PipelineState<kConfig.stages> stage;
+    PipelineState<kConfig.weight_units> unit;
     Products products = {};
     const int first_row = group * 64 + threadIdx.x % kGroupThreads / 32 * 16;  // of this warp
     visit_tasks(arguments, parts, [&](const Task& task) {
       if (task.rank > 0 && task.has_new_rows) {
         if (has_aligned_rows(arguments.operands[Op::kLoraB])) {
-          rings.factor_full().wait(factor.parity);
+          storage.factors().wait(factor);
           factor.advance();
         } else {
-          load_resident_blocks(arguments, task, rings, group);
+          load_resident_blocks(arguments, task, storage, group);
         }
       }
       NormSums sums;
       for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
-        if (task.rank > 0) multiply_tile(arguments, task, rings, group, stage, products);
+        if (task.rank > 0) multiply_tile(arguments, task, storage, group, stage, products);
 #pragma unroll
         for (int i = 0; i < kUnitsPerTile; ++i) {
-          rings.unit_full(unit.index).wait(unit.parity);
-          Units::add(rings.unit(unit.index), first_row, scale, products + i * kUnitColumns / 2,
-                     rings.unit_empty(unit.index), sums);
+          storage.units().wait(unit);
+          Units::add(storage.unit(unit.index), first_row, scale, products + i * kUnitColumns / 2,
+                     storage.units().empty(unit.index), sums);
           unit.advance();
         }
         if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
           sums.end_span();
         }
       }
-      if (task.has_last && threadIdx.x % kGroupThreads == 0) rings.factor_empty().arrive();
+      if (task.has_last && threadIdx.x % kGroupThreads == 0) storage.factors().empty(0).arrive();
       const long long row = task.first_row + first_row + NormSums::kept_place();
       if (NormSums::stores() && row < arguments.sizes[kNormRows]) {
         Op::finish_part(arguments, parts, task.part, row, sums.root());
@@ -345,10 +346,10 @@ struct WeightNormWgmma {
     extern __shared__ unsigned char shared[];
     const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kConfig.max_parts);
     const unsigned base = (shared_address(shared) + 1023) & ~1023U;
-    const Rings rings{base, base + Memory::barriers(rank_of(arguments))};
+    const Storage storage{base, base + Memory::barriers(rank_of(arguments))};
     let_second_stage_start();
     if (threadIdx.x == 0) {
-      rings.initialise();
+      storage.initialise();
     } else if (threadIdx.x == kGroups * kGroupThreads) {
       if (rank_of(arguments) > 0) prefetch_map(lora_a);
     } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
@@ -359,26 +360,25 @@ struct WeightNormWgmma {
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     if (group < kGroups) {
       if constexpr (kGroups > 1) take_registers<232>();
-      sum_rows(arguments, parts, rings, group);
+      sum_rows(arguments, parts, storage, group);
     } else {
       if constexpr (kGroups > 1) leave_registers<40>();
       const bool has_aligned_factor = has_aligned_rows(arguments.operands[Op::kLoraB]);
-      const int mover = static_cast<int>(threadIdx.x) - kGroups * kGroupThreads;
-      if (mover == 0) {
-        RingPosition<kConfig.stages> at;
+      const int producer = static_cast<int>(threadIdx.x) - kGroups * kGroupThreads;
+      if (producer == 0) {
+        PipelineState<kConfig.stages> at;
         visit_tasks(arguments, parts, [&](const Task& task) {
-          bring_stages(task, rings, lora_a, lora_b, has_aligned_factor, at);
+          load_stages(task, storage, lora_a, lora_b, has_aligned_factor, at);
         });
-      } else if (mover == 32) {
-        RingPosition<kConfig.weight_units> at;
+      } else if (producer == 32) {
+        PipelineState<kConfig.weight_units> at;
         visit_tasks(arguments, parts,
-                    [&](const Task& task) { bring_units(task, rings, weight, at); });
-      } else if (mover == 64 && has_aligned_factor && rank_of(arguments) > 0) {
-        RingPosition<1> at;
+                    [&](const Task& task) { load_units(task, storage, weight, at); });
+      } else if (producer == 64 && has_aligned_factor && rank_of(arguments) > 0) {
+        PipelineState<1> at;
         visit_tasks(arguments, parts, [&](const Task& task) {
           if (!task.has_new_rows) return;
-          bring_factor(task, rings, lora_b, at.parity);
-          at.advance();
+          load_factor(task, storage, lora_b, at);
         });
       }
     }

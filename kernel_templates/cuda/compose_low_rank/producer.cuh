@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/async_copy.cuh"
-#include "cuda/low_rank_tiles.cuh"
+#include "cuda/compose_low_rank/tiles.cuh"
 
 namespace dorajit::kernels {
 
@@ -19,21 +19,21 @@ struct LowRankMaps {
 };
 
 template <class Tiles>
-struct LowRankMovers {
+struct LowRankProducer {
   using Memory = typename Tiles::Memory;
   using Task = typename Tiles::Task;
   using Tile = typename Tiles::Tile;
 
   // Loads the factors of all tiles, for both groups.
-  static __device__ __forceinline__ void bring_factors(const Task& task, const Memory& memory,
-                                                       const LowRankMaps& maps) {
-    RingPosition<Tiles::kStages> at;
+  static __device__ __forceinline__ void load_factors(const Task& task, const Memory& memory,
+                                                      const LowRankMaps& maps) {
+    PipelineState<Tiles::kStages> at;
     for (int i = task.first; i < task.tiles; i += task.step) {
       const Tile tile = task.tile(i);
       for (int step = 0; step < task.rank_stages; ++step) {
-        const Barrier full = memory.stage_full(at.index);
+        const Barrier full = memory.stages().full(at.index);
         const unsigned stage = memory.stage(at.index);
-        memory.stage_empty(at.index).wait(at.parity ^ 1);
+        memory.stages().acquire(at);
         full.arrive_and_expect(Tiles::kStageBytes);
         copy_box(stage, maps.low, step * kLowRankStep, tile.row, full);
         copy_box(stage + Tiles::kLowBytes, maps.lora_b, step * kLowRankStep, tile.column, full);
@@ -42,8 +42,8 @@ struct LowRankMovers {
     }
   }
 
-  static __device__ __forceinline__ void bring_strip(const Memory& memory, int group, int strip,
-                                                     const Tile& tile, const TensorMap& result) {
+  static __device__ __forceinline__ void load_strip(const Memory& memory, int group, int strip,
+                                                    const Tile& tile, const TensorMap& result) {
     constexpr int kBytes = Tiles::kGroupRows * Tiles::kStrip * kLowRankSize<Tiles::kResultType>;
     const Barrier full = memory.strip_full(group, strip);
     full.arrive_and_expect(kBytes);
@@ -75,7 +75,7 @@ struct LowRankMovers {
     int i = task.first_of(group);
     if (i >= task.tiles) return;
     for (int strip = 0; strip < Tiles::kStrips; ++strip) {
-      bring_strip(memory, group, strip, task.tile_of(group, i), maps.result);
+      load_strip(memory, group, strip, task.tile_of(group, i), maps.result);
     }
     for (; i < task.tiles; i += task.step_of_group()) {
       const int next = i + task.step_of_group();
@@ -91,7 +91,7 @@ struct LowRankMovers {
         end_stored_boxes();
         if (next < task.tiles) {
           wait_for_stored_boxes<0>();
-          bring_strip(memory, group, strip, task.tile_of(group, next), maps.result);
+          load_strip(memory, group, strip, task.tile_of(group, next), maps.result);
         }
       }
       parity ^= 1;

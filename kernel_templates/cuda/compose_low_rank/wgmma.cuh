@@ -14,9 +14,9 @@
 // tiles of the result. Evicting loaded results first is slower, too.
 #pragma once
 
-#include "cuda/low_rank_composer.cuh"
-#include "cuda/low_rank_movers.cuh"
-#include "cuda/low_rank_tiles.cuh"
+#include "cuda/compose_low_rank/epilogue.cuh"
+#include "cuda/compose_low_rank/producer.cuh"
+#include "cuda/compose_low_rank/tiles.cuh"
 #include "cuda/wgmma.cuh"
 
 namespace dorajit::kernels {
@@ -24,8 +24,8 @@ namespace dorajit::kernels {
 template <LowRankConfig kConfig, ElementType... kTypes>
 struct ComposeLowRankWgmma {
   using Tiles = LowRankTiles<kConfig, kTypes...>;
-  using Movers = LowRankMovers<Tiles>;
-  using Composer = LowRankComposer<Tiles>;
+  using Producer = LowRankProducer<Tiles>;
+  using Epilogue = LowRankEpilogue<Tiles>;
   using Memory = typename Tiles::Memory;
   using Task = typename Tiles::Task;
   using Products = typename Tiles::Products;
@@ -33,30 +33,20 @@ struct ComposeLowRankWgmma {
   static constexpr int kThreads = Tiles::kThreads;
   static constexpr int kPrograms = 1;  // per multiprocessor
 
-  static __device__ __forceinline__ void keep_in_registers(Products& products) {
-#pragma unroll
-    for (int slab = 0; slab < Tiles::kSlabs; ++slab) {
-#pragma unroll
-      for (int i = 0; i < Tiles::kColumns / 2; ++i) {
-        asm volatile("" : "+f"(products[slab][i])::"memory");
-      }
-    }
-  }
-
   // Signals that this group no longer reads the stage.
   static __device__ __forceinline__ void release(const Memory& memory, int stage) {
-    if (threadIdx.x % Tiles::kGroupThreads == 0) memory.stage_empty(stage).arrive();
+    if (threadIdx.x % Tiles::kGroupThreads == 0) memory.stages().empty(stage).arrive();
   }
 
   // The products of this group's rows of a tile, over the whole rank in ascending order.
   static __device__ __forceinline__ void multiply(const Task& task, const Memory& memory, int group,
-                                                  RingPosition<Tiles::kStages>& at,
+                                                  PipelineState<Tiles::kStages>& at,
                                                   Products& products) {
     const int first_row = Tiles::kByTurns ? 0 : group * Tiles::kGroupRows;
     int unreleased = -1;
 #pragma unroll 1
     for (int step = 0; step < task.rank_stages; ++step) {
-      memory.stage_full(at.index).wait(at.parity);
+      memory.stages().wait(at);
       const unsigned stage = memory.stage(at.index);
       const unsigned long long low = describe_tile(stage + first_row * kLowRankRowBytes, 16);
       const unsigned long long factor = describe_tile(stage + Tiles::kLowBytes, 16);
@@ -96,7 +86,7 @@ struct ComposeLowRankWgmma {
                                                               const Task& task,
                                                               const Memory& memory, int group) {
     const ComposeResidual<float> formula(arguments.scalars);
-    RingPosition<Tiles::kStages> at;
+    PipelineState<Tiles::kStages> at;
     const auto leave_tile_to_other = [&] {
       if constexpr (Tiles::kByTurns) {
         for (int step = 0; step < task.rank_stages; ++step) at.advance();
@@ -107,8 +97,8 @@ struct ComposeLowRankWgmma {
     Products products = {};
 #pragma unroll 1
     for (int i = task.first_of(group); i < task.tiles; i += task.step_of_group()) {
-      typename Composer::template ColumnValues<kLowRankGain> gain;
-      typename Composer::template ColumnValues<kLowRankBias> bias;
+      typename Epilogue::template ColumnValues<kLowRankGain> gain;
+      typename Epilogue::template ColumnValues<kLowRankBias> bias;
       gain.load(arguments, task.tile(i));
       bias.load(arguments, task.tile(i));
       // A barrier distinguishes only two phases: a thread that waits for a stage must know that the
@@ -116,8 +106,8 @@ struct ComposeLowRankWgmma {
       if constexpr (Tiles::kByTurns) memory.turn(group).wait(parity ^ group ^ 1);
       multiply(task, memory, group, at, products);
       leave_tile_to_other();
-      Composer::publish_columns(memory, group, gain, bias);
-      Composer::compose(formula, memory, group, parity, products);
+      Epilogue::publish_columns(memory, group, gain, bias);
+      Epilogue::compose(formula, memory, group, parity, products);
       parity ^= 1;
     }
   }
@@ -144,9 +134,9 @@ struct ComposeLowRankWgmma {
       const int warp = static_cast<int>(threadIdx.x) % Tiles::kGroupThreads / 32;
       if (threadIdx.x % 32 != 0) return;
       if (warp < kLowRankGroups) {
-        Movers::move_results(task, memory, warp, maps);
+        Producer::move_results(task, memory, warp, maps);
       } else if (warp == kLowRankGroups) {
-        Movers::bring_factors(task, memory, maps);
+        Producer::load_factors(task, memory, maps);
       }
     }
   }

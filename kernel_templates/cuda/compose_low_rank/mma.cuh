@@ -183,22 +183,14 @@ struct ComposeLowRankMma {
 #pragma unroll
     for (int k = 0; k < kStep; k += 16) {
       if (k >= depth) break;
-      unsigned left[kSlabs][4];
-#pragma unroll
-      for (int slab = 0; slab < kSlabs; ++slab) {
-        load_fragments(low + (slab * 16 * kPitch + k) * 2, left[slab]);
-      }
-#pragma unroll
-      for (int eight = 0; eight < kEights; eight += 2) {
-        unsigned right[4];
-        load_fragments(factor + (eight * 8 * kPitch + k) * 2, right);
-#pragma unroll
-        for (int slab = 0; slab < kSlabs; ++slab) {
-          multiply_fragments<kFactorType>(products[slab][eight], left[slab], right[0], right[1]);
-          multiply_fragments<kFactorType>(products[slab][eight + 1], left[slab], right[2],
-                                          right[3]);
-        }
-      }
+      multiply_slabs<kFactorType>(
+          products,
+          [&](int slab, unsigned(&left)[4]) {
+            load_fragments(low + (slab * 16 * kPitch + k) * 2, left);
+          },
+          [&](int eight, unsigned(&right)[4]) {
+            load_fragments(factor + (eight * 8 * kPitch + k) * 2, right);
+          });
     }
   }
 

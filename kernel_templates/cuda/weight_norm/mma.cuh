@@ -7,10 +7,9 @@
 
 #include "cuda/async_copy.cuh"
 #include "cuda/matrix_fragments.cuh"
-#include "cuda/norm_fragments.cuh"
-#include "cuda/packed_elements.cuh"
 #include "cuda/tile_copy.cuh"
-#include "cuda/weight_norm_rows.cuh"
+#include "cuda/weight_norm/epilogue.cuh"
+#include "cuda/weight_norm/rows.cuh"
 #include "weight_norm_config.h"
 
 namespace dorajit::kernels {
@@ -132,22 +131,14 @@ struct WeightNormMma {
                             ((warp * kWarpRows + lane % 16) * Memory::kPitchB + lane / 16 * 8) * 2;
 #pragma unroll kUnrolledSteps
     for (int k = 0; k < kConfig.rank_step; k += 16) {
-      unsigned left[kSlabs][4];
-#pragma unroll
-      for (int slab = 0; slab < kSlabs; ++slab) {
-        load_fragments(tile_b + (slab * 16 * Memory::kPitchB + k) * 2, left[slab]);
-      }
-#pragma unroll
-      for (int eight = 0; eight < kEights; eight += 2) {
-        unsigned right[4];
-        load_fragments_transposed(tile_a + (k * Memory::kPitchA + eight * 8) * 2, right);
-#pragma unroll
-        for (int slab = 0; slab < kSlabs; ++slab) {
-          multiply_fragments<kFactorType>(products[slab][eight], left[slab], right[0], right[1]);
-          multiply_fragments<kFactorType>(products[slab][eight + 1], left[slab], right[2],
-                                          right[3]);
-        }
-      }
+      multiply_slabs<kFactorType>(
+          products,
+          [&](int slab, unsigned(&left)[4]) {
+            load_fragments(tile_b + (slab * 16 * Memory::kPitchB + k) * 2, left);
+          },
+          [&](int eight, unsigned(&right)[4]) {
+            load_fragments_transposed(tile_a + (k * Memory::kPitchA + eight * 8) * 2, right);
+          });
     }
   }
 
@@ -166,48 +157,7 @@ struct WeightNormMma {
     }
   }
 
-  using Weight = Element<kWeightType>;
-  using Pair = PackedElements<typename Weight::Bits, 2>;
-  // This lane's elements of a tile of W, in their memory layout.
-  using Weights = Pair[kSlabs][2][kEights];
-
-  // Loads early, so that the products hide the latency. Elements beyond W are zeros.
-  static __device__ __forceinline__ void load_weights(const KernelArguments& arguments,
-                                                      long long first_row, long long first_column,
-                                                      Weights& weights) {
-    const OperandArgument& operand = arguments.operands[Op::kWeight];
-    const int lane = threadIdx.x % 32;
-    const long long column = first_column + lane % 4 * 2;
-    const bool is_whole = first_row + kConfig.rows <= arguments.sizes[kNormRows] &&
-                          first_column + kConfig.columns <= arguments.sizes[kNormColumns];
-#pragma unroll
-    for (int slab = 0; slab < kSlabs; ++slab) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const long long row =
-            first_row + threadIdx.x / 32 * kWarpRows + slab * 16 + lane / 4 + h * 8;
-        const auto* const from = static_cast<const typename Weight::Bits*>(operand.data) +
-                                 row * operand.row_stride + column;
-        if (is_whole && kConfig.vector_width >= 2) {
-#pragma unroll
-          for (int eight = 0; eight < kEights; ++eight) {
-            weights[slab][h][eight] = *reinterpret_cast<const Pair*>(from + eight * 8);
-          }
-        } else {
-          const long long left =
-              row < arguments.sizes[kNormRows] ? arguments.sizes[kNormColumns] - column : 0;
-#pragma unroll
-          for (int eight = 0; eight < kEights; ++eight) {
-            weights[slab][h][eight] = {};
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              if (eight * 8 + e < left) weights[slab][h][eight].put(e, from[eight * 8 + e]);
-            }
-          }
-        }
-      }
-    }
-  }
+  using Weights = WeightFragments<kWeightType, kSlabs, kConfig.columns>;
 
   static __device__ __forceinline__ void add_tile(float scale, const Products& products,
                                                   const Weights& weights, NormSums& sums) {
@@ -218,8 +168,7 @@ struct WeightNormMma {
 #pragma unroll
         for (int eight = 0; eight < kEights; ++eight) {
           const float found[2] = {products[slab][eight][2 * h], products[slab][eight][2 * h + 1]};
-          const Pair& pair = weights[slab][h][eight];
-          const float wide[2] = {Weight::widen(pair.get(0)), Weight::widen(pair.get(1))};
+          const float wide[2] = {weights.get(slab, h, eight, 0), weights.get(slab, h, eight, 1)};
           sums.add(2 * slab + h, scale, found, wide);
         }
       }
@@ -249,9 +198,13 @@ struct WeightNormMma {
       for (int i = 0; i < kConfig.stages - 1; ++i) start_stage(arguments, task, shared, feed, i);
     }
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
-      Weights weights;
-      load_weights(arguments, task.first_row, static_cast<long long>(tile) * kConfig.columns,
-                   weights);
+      const long long first_column = static_cast<long long>(tile) * kConfig.columns;
+      const bool is_whole = task.first_row + kConfig.rows <= arguments.sizes[kNormRows] &&
+                            first_column + kConfig.columns <= columns;
+      Weights weights;  // loaded early, so that the products hide the latency
+      weights.load(arguments, arguments.operands[Op::kWeight],
+                   task.first_row + threadIdx.x / 32 * kWarpRows + threadIdx.x % 32 / 4,
+                   first_column + threadIdx.x % 4 * 2, is_whole && kConfig.vector_width >= 2);
       Products products = {};
       Products block = {};
 #pragma unroll 1

@@ -2,6 +2,8 @@
 // The sum keeps 22 bits of a number, and 39 bits relative to the largest number with that scale.
 #pragma once
 
+#include "cuda/matrix_fragments.cuh"
+
 namespace dorajit::kernels {
 
 inline constexpr unsigned kAbsoluteBits = 0x7fffffffu;
@@ -26,12 +28,6 @@ __device__ __forceinline__ float split_scale(int exponent) {
   return power_of_two(kSplitTop - exponent);
 }
 
-__device__ __forceinline__ unsigned narrow_pair(float low, float high) {
-  unsigned pair;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-
 __device__ __forceinline__ void widen_pair(unsigned pair, float& low, float& high) {
   asm("{\n"
       ".reg .b16 low, high;\n"
@@ -46,11 +42,11 @@ __device__ __forceinline__ void widen_pair(unsigned pair, float& low, float& hig
 // Splits two neighbouring scaled numbers into pairs of float16.
 __device__ __forceinline__ void split_pair(float first, float second, unsigned& high,
                                            unsigned& low) {
-  high = narrow_pair(first, second);
+  high = narrow_pair<ElementType::kFloat16>(first, second);
   float first_high;
   float second_high;
   widen_pair(high, first_high, second_high);
-  low = narrow_pair(first - first_high, second - second_high);
+  low = narrow_pair<ElementType::kFloat16>(first - first_high, second - second_high);
 }
 
 }  // namespace dorajit::kernels

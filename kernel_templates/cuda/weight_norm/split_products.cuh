@@ -1,9 +1,9 @@
-// The products of cuda/weight_norm_split.cuh, computed by one warpgroup.
+// The products of cuda/weight_norm/split.cuh, computed by one warpgroup.
 #pragma once
 
-#include "cuda/split_fragments.cuh"
-#include "cuda/split_memory.cuh"
-#include "cuda/split_writers.cuh"
+#include "cuda/weight_norm/split_fragments.cuh"
+#include "cuda/weight_norm/split_memory.cuh"
+#include "cuda/weight_norm/split_producer.cuh"
 #include "cuda/wgmma.cuh"
 
 namespace dorajit::kernels {
@@ -12,15 +12,10 @@ template <WeightNormConfig kConfig, ElementType... kTypes>
 struct SplitProducts : SplitShape {
   using Op = WeightNormOperands<kTypes...>;
   using LoraA = Element<Op::kType[Op::kLoraA]>;
-  using Writers = SplitWriters<kConfig, kTypes...>;
+  using Producer = SplitProducer<kConfig, kTypes...>;
   static_assert(kColumns == kWgmmaColumns, "a tile must be as wide as an instruction");
 
   using Products = float[kColumns / 2];
-
-  static __device__ __forceinline__ void keep_in_registers(Products& products) {
-#pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) asm volatile("" : "+f"(products[i])::"memory");
-  }
 
   // The small terms are added first, so that truncation loses little of them.
   template <int kSteps>
@@ -96,8 +91,8 @@ struct SplitProducts : SplitShape {
     for (int k = block * kDepth; k < last; ++k) {
       const auto* const from =
           static_cast<const typename LoraA::Bits*>(operand.data) + k * operand.row_stride + column;
-      const float factors[2] = {Writers::factor_at(arguments, task, row, k),
-                                Writers::factor_at(arguments, task, row + 8, k)};
+      const float factors[2] = {Producer::factor_at(arguments, task, row, k),
+                                Producer::factor_at(arguments, task, row + 8, k)};
 #pragma unroll
       for (int i = 0; i < kColumns / 8; ++i) {
 #pragma unroll
@@ -118,7 +113,7 @@ struct SplitProducts : SplitShape {
   // Computes a tile of B A.
   static __device__ __forceinline__ void multiply_tile(const KernelArguments& arguments,
                                                        const Task& task, const Memory& memory,
-                                                       int tile, RingPosition<kConfig.stages>& at,
+                                                       int tile, PipelineState<kConfig.stages>& at,
                                                        Products& sum) {
     const int row = threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
@@ -127,7 +122,7 @@ struct SplitProducts : SplitShape {
     for (int block = 0; block < task.blocks(); ++block) {
       const unsigned of_rows = memory.row_exponents(block, at.index) + row * 4;
       const int steps = task.steps(block);
-      memory.full(at.index).wait(at.parity);
+      memory.stages().wait(at);
       // If the tile was not split, these products are computed but not used.
       Products products;
       start_products(memory.factor(block, at.index), memory.stage(at.index), steps, products);
@@ -136,9 +131,9 @@ struct SplitProducts : SplitShape {
                                 exponent - 2 * kSplitTop + load_word(of_rows + 32)};
       wait_for_products<0>();
       keep_in_registers(products);
-      memory.empty(at.index).arrive();
+      memory.stages().empty(at.index).arrive();
       __syncwarp();
-      if (threadIdx.x % 32 == 0) memory.empty(at.index).arrive_in_pair(memory.peer);
+      if (threadIdx.x % 32 == 0) memory.stages().empty(at.index).arrive_in_pair(memory.peer);
       if (exponent != kUnsplit) {
         add_block(exponents, products, sum);
       } else {

@@ -72,8 +72,7 @@ struct LowRankTiles {
       return base + kTables + group * kTableBytes;
     }
     __device__ __forceinline__ Barrier barrier(int i) const { return {base + kBarriers + 8 * i}; }
-    __device__ __forceinline__ Barrier stage_full(int i) const { return barrier(i); }
-    __device__ __forceinline__ Barrier stage_empty(int i) const { return barrier(kStages + i); }
+    __device__ __forceinline__ Pipeline<kStages> stages() const { return {base + kBarriers}; }
     __device__ __forceinline__ Barrier strip_full(int group, int i) const {
       return barrier(2 * kStages + group * kStrips + i);
     }
@@ -85,10 +84,7 @@ struct LowRankTiles {
     }
 
     __device__ __forceinline__ void initialise_barriers() const {
-      for (int i = 0; i < kStages; ++i) {
-        stage_full(i).initialise(1);
-        stage_empty(i).initialise(kReaders);
-      }
+      stages().initialise(1, kReaders);
       for (int group = 0; group < kLowRankGroups; ++group) {
         turn(group).initialise(kGroupThreads / 32);
         for (int i = 0; i < kStrips; ++i) {

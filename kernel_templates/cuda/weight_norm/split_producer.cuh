@@ -1,15 +1,15 @@
-// The warpgroups of cuda/weight_norm_split.cuh that split A and B into pairs of float16.
+// The warpgroups of cuda/weight_norm/split.cuh that split A and B into pairs of float16.
 #pragma once
 
 #include "cuda/packed_elements.cuh"
-#include "cuda/split_fragments.cuh"
-#include "cuda/split_memory.cuh"
-#include "cuda/weight_norm_rows.cuh"
+#include "cuda/weight_norm/rows.cuh"
+#include "cuda/weight_norm/split_fragments.cuh"
+#include "cuda/weight_norm/split_memory.cuh"
 
 namespace dorajit::kernels {
 
 template <WeightNormConfig kConfig, ElementType... kTypes>
-struct SplitWriters : SplitShape {
+struct SplitProducer : SplitShape {
   using Op = WeightNormOperands<kTypes...>;
   using LoraA = Element<Op::kType[Op::kLoraA]>;
   using LoraB = Element<Op::kType[Op::kLoraB]>;
@@ -211,7 +211,7 @@ struct SplitWriters : SplitShape {
   static __device__ __forceinline__ int split_rows(const Memory& memory, int group, int turn,
                                                    int stage, unsigned parity, const Tile& values) {
     const int exponent = find_exponent<kSteps>(memory, group, turn, values);
-    memory.empty(stage).wait(parity);
+    memory.stages().empty(stage).wait(parity);
     if (exponent != kUnsplit) write_rows<kSteps>(memory.stage(stage), exponent, values);
     return exponent;
   }
@@ -233,7 +233,7 @@ struct SplitWriters : SplitShape {
 
   // Copies a tile and its exponent to the other program of the pair.
   static __device__ __forceinline__ void send_tile(const Memory& memory, int stage, int steps) {
-    const Barrier full{memory.full(stage).address + memory.peer};
+    const Barrier full{memory.stages().full(stage).address + memory.peer};
     const unsigned bytes = steps * 16 * kRowBytes;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // blocks of 64 columns, high and low
@@ -246,8 +246,8 @@ struct SplitWriters : SplitShape {
   // Extends the phase of a stage's barrier until the tile from the other program has arrived.
   static __device__ __forceinline__ void expect_tile(const Memory& memory, int slab, int steps) {
     const int stage = slab % kConfig.stages;
-    memory.empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
-    memory.full(stage).arrive_and_expect(4 * steps * 16 * kRowBytes + 16);
+    memory.stages().empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
+    memory.stages().full(stage).arrive_and_expect(4 * steps * 16 * kRowBytes + 16);
   }
 
   // Splits this group's tiles of the sequence: the programs of a pair take turns, and so do the
@@ -289,7 +289,7 @@ struct SplitWriters : SplitShape {
         publish_shared_stores();
         wait_for_group(group);
         if (is_first) {
-          memory.full(stage).arrive();
+          memory.stages().full(stage).arrive();
           send_tile(memory, stage, task.steps(block));
         }
       }
@@ -310,11 +310,11 @@ struct SplitWriters : SplitShape {
 #pragma unroll 1
     for (int slab = first; slab < first + 2 && slab < slabs; ++slab) {
       const int stage = slab % kConfig.stages;
-      memory.empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
+      memory.stages().empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
       split_factor<4>(arguments, task, memory, slab % task.blocks(), kRows, stage,
                       threadIdx.x / 32 % 4, 4);
       publish_shared_stores();
-      memory.full(stage).arrive();
+      memory.stages().full(stage).arrive();
     }
   }
 };

@@ -1,14 +1,14 @@
 // The epilogue of compose_low_rank with wgmma: a group composes the products in its registers.
 #pragma once
 
-#include "cuda/low_rank_tiles.cuh"
+#include "cuda/compose_low_rank/tiles.cuh"
 #include "cuda/tile_fragments.cuh"
 #include "math/compose_residual.h"
 
 namespace dorajit::kernels {
 
 template <class Tiles>
-struct LowRankComposer {
+struct LowRankEpilogue {
   using Memory = typename Tiles::Memory;
   using Tile = typename Tiles::Tile;
   using Products = typename Tiles::Products;

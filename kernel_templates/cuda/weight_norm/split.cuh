@@ -17,12 +17,11 @@
 // loading W by cp.async or by the copy engine is slower than to registers, too.
 #pragma once
 
-#include "cuda/norm_fragments.cuh"
-#include "cuda/packed_elements.cuh"
-#include "cuda/split_memory.cuh"
-#include "cuda/split_products.cuh"
-#include "cuda/split_writers.cuh"
-#include "cuda/weight_norm_rows.cuh"
+#include "cuda/weight_norm/epilogue.cuh"
+#include "cuda/weight_norm/rows.cuh"
+#include "cuda/weight_norm/split_memory.cuh"
+#include "cuda/weight_norm/split_producer.cuh"
+#include "cuda/weight_norm/split_products.cuh"
 #include "cuda/wgmma.cuh"
 #include "weight_norm_config.h"
 
@@ -33,7 +32,7 @@ struct WeightNormSplit : SplitShape {
   using Op = WeightNormOperands<kTypes...>;
   using Weight = Element<Op::kType[Op::kWeight]>;
   using NormSums = NormFragments<2>;
-  using Writers = SplitWriters<kConfig, kTypes...>;
+  using Producer = SplitProducer<kConfig, kTypes...>;
   using Multiplier = SplitProducts<kConfig, kTypes...>;
 
   static_assert(kConfig.rows == kRows && kConfig.columns == kColumns &&
@@ -45,42 +44,17 @@ struct WeightNormSplit : SplitShape {
   static constexpr bool kLoadsEarly =
       size_in_bytes(kWeightType) == 2 || size_in_bytes(Op::kType[Op::kLoraA]) == 4;
 
-  using Pair = PackedElements<typename Weight::Bits, 2>;
-  using Weights = Pair[2][kColumns / 8];  // this lane's elements of a tile, in their memory layout
+  using Weights = WeightFragments<kWeightType, 1, kColumns>;
 
-  // Elements beyond W are zeros.
   static __device__ __forceinline__ void load_weights(const KernelArguments& arguments,
                                                       const Task& task, int tile,
                                                       Weights& weights) {
-    const OperandArgument& operand = arguments.operands[Op::kWeight];
     const long long first_column = static_cast<long long>(tile) * kColumns;
-    const long long column = first_column + threadIdx.x % 4 * 2;
     const bool is_whole = task.first_row + kRows <= arguments.sizes[kNormRows] &&
                           first_column + kColumns <= arguments.sizes[kNormColumns];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const long long row =
-          task.first_row + threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4 + h * 8;
-      const auto* const from = static_cast<const typename Weight::Bits*>(operand.data) +
-                               row * operand.row_stride + column;
-      if (is_whole && kConfig.vector_width >= 2) {
-#pragma unroll
-        for (int i = 0; i < kColumns / 8; ++i) {
-          weights[h][i] = *reinterpret_cast<const Pair*>(from + i * 8);
-        }
-      } else {
-        const long long left =
-            row < arguments.sizes[kNormRows] ? arguments.sizes[kNormColumns] - column : 0;
-#pragma unroll
-        for (int i = 0; i < kColumns / 8; ++i) {
-          weights[h][i] = {};
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            if (i * 8 + e < left) weights[h][i].put(e, from[i * 8 + e]);
-          }
-        }
-      }
-    }
+    weights.load(arguments, arguments.operands[Op::kWeight],
+                 task.first_row + threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4,
+                 first_column + threadIdx.x % 4 * 2, is_whole && kConfig.vector_width >= 2);
   }
 
   // Prefetches a tile of W, in lines of 128 bytes.
@@ -106,7 +80,7 @@ struct WeightNormSplit : SplitShape {
                                                   const NormParts& parts, const Task& task,
                                                   const Memory& memory) {
     const float scale = static_cast<float>(arguments.scalars[0]);
-    RingPosition<kConfig.stages> at;
+    PipelineState<kConfig.stages> at;
     NormSums sums;
     typename Multiplier::Products products = {};
     for (int i = 1; i < kTilesAhead; ++i) prefetch_weights(arguments, task, task.first_tile + i);
@@ -122,8 +96,7 @@ struct WeightNormSplit : SplitShape {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const float found[2] = {products[4 * i + 2 * h], products[4 * i + 2 * h + 1]};
-          const float wide[2] = {Weight::widen(weights[h][i].get(0)),
-                                 Weight::widen(weights[h][i].get(1))};
+          const float wide[2] = {weights.get(0, h, i, 0), weights.get(0, h, i, 1)};
           sums.add(h, scale, found, wide);
         }
       }
@@ -153,15 +126,13 @@ struct WeightNormSplit : SplitShape {
     const Memory memory((shared_address(shared) + 1023) & ~1023U, task.rank);
     let_second_stage_start();
     if (threadIdx.x == 0) {
-      for (int i = 0; i < kConfig.stages; ++i) {
-        memory.full(i).initialise(memory.streams ? 1 + kGroupThreads : 1);
-        memory.empty(i).initialise(kGroupThreads + kGroupThreads / 32);
-      }
+      memory.stages().initialise(memory.streams ? 1 + kGroupThreads : 1,
+                                 kGroupThreads + kGroupThreads / 32);
       publish_barriers();
     }
     if (!memory.streams) {
-      Writers::template split_factor<8>(arguments, task, memory, 0, task.blocks() * kRows, 0,
-                                        threadIdx.x / 32, kThreads / 32);
+      Producer::template split_factor<8>(arguments, task, memory, 0, task.blocks() * kRows, 0,
+                                         threadIdx.x / 32, kThreads / 32);
       publish_shared_stores();
     }
     wait_for_pair();
@@ -171,8 +142,8 @@ struct WeightNormSplit : SplitShape {
     } else {
       leave_registers<136>();
       if (task.rank > 0) {
-        Writers::split_tiles(arguments, task, memory,
-                             static_cast<int>(threadIdx.x) / kGroupThreads - 1);
+        Producer::split_tiles(arguments, task, memory,
+                              static_cast<int>(threadIdx.x) / kGroupThreads - 1);
       }
     }
     wait_for_pair();  // the other program may still write here

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/async_copy.cuh"
-#include "cuda/weight_norm_rows.cuh"
+#include "cuda/weight_norm/rows.cuh"
 #include "weight_norm_config.h"
 
 namespace dorajit::kernels {
