@@ -77,14 +77,8 @@ def of(layer):
 
 
 def made(kept, operands, scale, compute):
-    """compute(); for the Kept of a scope that nothing observes the cached result for these operands.
-
-    Args:
-        kept: that of the layer, or None.
-        operands: the tensors from which it is computed.
-        scale: other values on which it depends.
-        compute: () -> a value that depends only on operands and scale.
-    """
+    """compute(), which depends only on the operands and `scale`; for the Kept of a scope that nothing observes the cached
+    result for these."""
     return compute() if kept is None or eligibility.is_observed() else kept.made(operands, scale, compute)
 
 
@@ -102,21 +96,13 @@ def _layers_of(model):
 
 def key_of(operands, scale):
     """A key that changes with the scale, the stream and each write to an operand that PyTorch counts. None if nothing
-    may be cached: for tensors without a version, and during CUDA graph capture, because replays may use other weights.
-
-    A key contains addresses, which an allocator may reuse: a caller that must not confuse a new tensor with an old
-    one has to keep the operands alive.
-    """
+    may be cached: for tensors without a version, and during CUDA graph capture, because replays may use other weights. It
+    contains addresses, which an allocator may reuse: callers keep the operands alive."""
     state = _native.tensor_state(*operands) or _slow_state(operands)
-    if state is None:
-        return None
-    stream = 0
     first = operands[0]
-    if first.is_cuda:
-        if torch._C._cuda_isCurrentStreamCapturing():
-            return None
-        stream = torch._C._cuda_getCurrentRawStream(first.device.index)
-    return scale, stream, state
+    if state is None or (first.is_cuda and torch._C._cuda_isCurrentStreamCapturing()):
+        return None
+    return scale, torch._C._cuda_getCurrentRawStream(first.device.index) if first.is_cuda else 0, state
 
 
 def _slow_state(operands):
