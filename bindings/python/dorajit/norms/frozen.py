@@ -12,6 +12,7 @@ from dorajit.operations import eligibility
 
 _lock = control.fork_lock()
 _scopes = weakref.WeakKeyDictionary()  # layer -> Kept, for layers inside a scope
+_num_scopes = 0  # each call of a layer asks for it, which is faster than for the length of _scopes
 
 
 class Kept:
@@ -56,14 +57,17 @@ def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"frozen_weights: argument `model` is a {type(model).__name__}; pass a torch.nn.Module")
+    global _num_scopes
     layers = list(_layers_of(model))
     with _lock:
+        _num_scopes += 1
         for layer in layers:
             _scopes.setdefault(layer, Kept()).scopes += 1
     try:
         yield
     finally:
         with _lock:
+            _num_scopes -= 1
             for layer in layers:
                 kept = _scopes[layer]
                 kept.scopes -= 1
@@ -73,7 +77,7 @@ def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
 
 def of(layer):
     """The Kept of the layer, or None outside of any scope."""
-    return _scopes.get(layer) if _scopes else None
+    return _scopes.get(layer) if _num_scopes else None
 
 
 def made(kept, operands, scale, compute):
