@@ -135,7 +135,6 @@ dorajit_status note_problem(const dorajit_operation* operation,
 
 void add_recording(py::module_& module) {
   module.def("record", &record, py::arg("note"), py::arg("fake_type"), py::arg("capability"),
-             "(Callable[[str, str | None], None] | None, type | None, int) -> None\n\n"
              "From now on, calls over tensors of that type launch nothing: note gets their problem "
              "and, for an own kernel, its description as JSON. None ends that. capability: ten "
              "times the major number and the minor one of a GPU; 0: the CPU.");
@@ -147,23 +146,18 @@ void add_eligibility(py::module_& module) {
       fast_method(
           "who_sees", who_sees_call,
           "who_sees($module, /, *tensors_and_scale)\n--\n\n"
-          "(*Any) -> int\n\n"
           "The observer of an eager call with plain tensors and a float: 1 none, 2 only autograd, "
           "0 another one. Also 0 if a tensor is not plain or the scale is not a float."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
   module.def("is_observed", &is_observed,
-             "() -> bool\n\n"
              "Whether a mode, a tracer or a transform of PyTorch observes single operations.");
   module.def(
       "configure_eligibility", &configure_eligibility, arg("tensor"), arg("parameter"),
       arg("is_grad_enabled"), arg("signs"), arg("forward_ad"),
-      "(type, type, Callable[[], bool], list[tuple[Any, ...]], dict[str, Any]) -> None\n\n"
-      "Passes PyTorch's objects by which the route of a call is found: the plain types of tensors; "
-      "torch.is_grad_enabled; for each kind of observer a function, its result while there is "
-      "none, and its argument if it takes one; the variables of "
-      "torch.autograd.forward_ad.");
+      "Passes PyTorch's objects by which the route of a call is found. signs: for each kind of "
+      "observer a function, its result while there is none, and its argument if it takes one.");
 }
 
 bool is_plain(PyObject* tensor) {

@@ -198,13 +198,12 @@ void add_gated_mlp(py::module_& module) {
           "gated_mlp_gradients", gated_mlp_gradients,
           "gated_mlp_gradients($module, d_out, x, e, u, gate, up, down, trained, wanted, "
           "operation, is_float, writes_over, /)\n--\n\n"
-          "The launches of a backward pass of a gated MLP with the dorajit.layers.node.Calls of "
-          "its "
-          "layers: a tuple of gradients, those of x and `trained` (A and B of each layer, then the "
-          "magnitudes), None where `wanted` is not true; None if something observes the call or no "
-          "kernel takes the tensors. The inner of down is dropped after its last use. operation: "
-          "the name of the activation's backward pass. is_float: the gradients of A and B are not "
-          "rounded to the type of the products. writes_over: e and u are overwritten."),
+          "The launches of a backward pass of a gated MLP with the Calls of its layers: the "
+          "gradients of x and `trained` (A and B of each layer, then the magnitudes), None where "
+          "`wanted` is not true; None if something observes the call or no kernel takes the "
+          "tensors. is_float: the gradients of A and B are not rounded to the type of the "
+          "products. "
+          "writes_over: e and u are overwritten."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

@@ -173,13 +173,12 @@ void add_linear(py::module_& module) {
       fast_method(
           "linear_forward", linear_forward,
           "linear_forward($module, x, given, call, bias, inner_type, ends_weight, /)\n--\n\n"
-          "The launches of a forward pass with a dorajit.layers.node.Call: (output, S = given A^T, "
-          "as a matrix if compose_low_rank is used, inner or None); None if no kernel takes the "
-          "tensors. Autograd must not record the call, and nothing else may observe it. Divisor "
-          "and "
-          "gain are computed into the call if it has none, also if the result is None. inner_type "
-          "is the element type of inner, or None. ends_weight: the call's weight is dropped after "
-          "the product."),
+          "The launches of a forward pass with a dorajit.layers.node.Call that nothing observes: "
+          "(output, S = given A^T, as a matrix if compose_low_rank is used, inner or None); None "
+          "if "
+          "no kernel takes the tensors. Divisor and gain are computed into the call if it has "
+          "none, "
+          "also if the result is None. ends_weight: the weight is dropped after the product."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
@@ -192,7 +191,6 @@ void add_linear(py::module_& module) {
         rules().compute_gain = compute_gain.inc_ref().ptr();
       },
       py::arg("gain_type"), py::arg("is_one_launch"), py::arg("compute_gain"),
-      "(Callable, Callable, Callable) -> None\n\n"
       "Passes functions of Python: (weight, A, B, magnitude) -> the element type of the gain that "
       "the kernel weight_norm computes, or None; (B) -> whether compose_low_rank is used; and one "
       "that computes a call's divisor and gain by other means. Answers of the first two are kept.");
@@ -209,9 +207,9 @@ void add_linear(py::module_& module) {
       },
       py::arg("linear"), py::arg("mm"), py::arg("addmm"), py::arg("float32"),
       py::arg("without_view"),
-      "(Callable, Callable, Callable, dtype, Callable) -> None\n\n"
-      "Passes PyTorch's matrix products: torch.nn.functional.linear, torch.mm, torch.addmm; "
-      "torch.float32; and a function that returns a view's memory as a tensor that is no view.");
+      "Passes PyTorch's matrix products, torch.float32, and a function that returns a view's "
+      "memory "
+      "as a tensor that is no view.");
 }
 
 }  // namespace dorajit::python

@@ -52,60 +52,6 @@ std::optional<Gradients> run(Pass& pass) {
   return found;
 }
 
-// The gradients of x, A, B and the magnitude; empty as that of run(), and if d_out is no matrix or
-// batch of them.
-std::optional<std::array<py::object, 4>> gradients(Pass& pass) {
-  TorchTensor d_out;
-  if (!d_out.read(pass.d_out) || d_out.dl().ndim < 2) return std::nullopt;
-  auto found = run(pass);
-  if (!found) return std::nullopt;
-  if (pass.of_x) found->x = in_shape_of(found->x, d_out.dl());
-  return std::array{found->x, found->a, found->b, found->magnitude};
-}
-
-// (d_out, x, mask, call, like_a, like_b, of_x, magnitude_type, is_float) -> (d_x, d_A, d_B,
-// d_magnitude) or None.
-PyObject* linear_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != 9) {
-    PyErr_Format(PyExc_TypeError, "linear_gradients takes 9 arguments, not %zd", count);
-    return nullptr;
-  }
-  return with_python_errors([&]() -> PyObject* {
-    const Products& of = products();
-    PyObject* const call_of = arguments[3];
-    Pass pass{.d_out = borrowed(arguments[0]),
-              .x = borrowed(arguments[1]),
-              .mask = borrowed(arguments[2]),
-              .weight = part(call_of, of.weight),
-              .a = part(call_of, of.a),
-              .b = part(call_of, of.b),
-              .low = part(call_of, of.low),
-              .inner = py::none(),
-              .gain = part(call_of, of.gain),
-              .divisor = py::none(),
-              .scale = part(call_of, of.scale),
-              .base = py::none(),
-              .dropout = part(call_of, of.dropout),
-              .like_a = arguments[4],
-              .like_b = arguments[5],
-              .magnitude_type = borrowed(arguments[7]),
-              .of_x = arguments[6] == Py_True,
-              .is_float = arguments[8] == Py_True};
-    if (!pass.magnitude_type.is_none()) {
-      pass.inner = part(call_of, of.inner);
-      pass.divisor = part(call_of, of.divisor);
-    }
-    set_part(call_of, of.inner, Py_None);
-    const auto found = gradients(pass);
-    if (!found) {
-      set_part(call_of, of.inner, pass.inner.ptr());
-      return none();
-    }
-    const auto& [d_x, d_a, d_b, d_magnitude] = *found;
-    return py::make_tuple(d_x, d_a, d_b, d_magnitude).release().ptr();
-  });
-}
-
 // What DoraLinear.forward stores as `ctx.kept`, and saves.
 enum Kept : Py_ssize_t { kIsFloat, kScale, kHeld, kVersions, kTrained, kBase, kDropout };
 enum Saved : Py_ssize_t { kWeight, kA, kB, kX, kLow, kMask, kInner, kGain, kDivisor, kSavedCount };
@@ -172,13 +118,16 @@ PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t coun
               .is_float = kept_one(kIsFloat) == Py_True};
     if (of_magnitude) pass.magnitude_type = part(PyTuple_GET_ITEM(trained, 2), of.dtype);
     saved = py::none();  // under a checkpoint `pass` alone has inner now
-    const auto found = gradients(pass);
+    TorchTensor d_out;
+    const bool is_matrix = d_out.read(pass.d_out) && d_out.dl().ndim >= 2;  // or a batch of them
+    auto found = is_matrix ? run(pass) : std::nullopt;
     if (!found) {
       return otherwise(py::make_tuple(pass.weight, pass.a, pass.b, pass.x, pass.low, pass.mask,
                                       pass.inner, pass.gain, pass.divisor));
     }
-    const auto& [d_x, d_a, d_b, d_magnitude] = *found;
-    return py::make_tuple(d_x, d_a, d_b, d_magnitude, py::none(), py::none()).release().ptr();
+    if (of_x) found->x = in_shape_of(found->x, d_out.dl());
+    return PyTuple_Pack(6, found->x.ptr(), found->a.ptr(), found->b.ptr(), found->magnitude.ptr(),
+                        Py_None, Py_None);
   });
 }
 
@@ -187,21 +136,12 @@ PyObject* linear_backward(PyObject*, PyObject* const* arguments, Py_ssize_t coun
 void add_linear_gradients(py::module_& module) {
   static std::array methods = {
       fast_method(
-          "linear_gradients", linear_gradients,
-          "linear_gradients($module, d_out, x, mask, call, like_a, like_b, of_x, magnitude_type, "
-          "is_float, /)\n--\n\n"
-          "The launches of a backward pass with a dorajit.layers.node.Call, whose inner is dropped "
-          "after its last use: (d_x, d_A, d_B, d_magnitude), None where a gradient is not wanted; "
-          "None if something observes the call or no kernel takes the tensors. like_a and like_b "
-          "have the shapes and types of d_A and d_B. is_float: these products are not rounded to "
-          "the type of the factors."),
-      fast_method(
           "linear_backward", linear_backward,
           "linear_backward($module, ctx, d_out, otherwise, /)\n--\n\n"
-          "DoraLinear.backward by these launches, for products of one element type. None if a "
-          "gradient other than those of x, A, B and the magnitude is wanted. otherwise(ctx, d_out, "
-          "saved tensors) if a held weight was written, if something observes the call, or if no "
-          "kernel takes the tensors."),
+          "The launches of DoraLinear.backward, for products of one element type: its result. None "
+          "if a gradient other than those of x, A, B and the magnitude is wanted. otherwise(ctx, "
+          "d_out, saved tensors) if a held weight was written, if something observes the call, or "
+          "if no kernel takes the tensors."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

@@ -112,18 +112,9 @@ PYBIND11_MODULE(_native, module) {
       "configure", &native::configure, arg("dtypes"), arg("complex_parts"), arg("byte_type"),
       arg("empty_like"), arg("is_neg"), arg("is_inference"), arg("in_inference"),
       arg("count_change"), arg("current_stream"), arg("exchange_api"), arg("make_exception"),
-      "(Sequence[dtype], Sequence[dtype], dtype, Callable[[Tensor], Tensor], "
-      "Callable[[Tensor], bool], Callable[[Tensor], bool], Callable[[], bool], "
-      "Callable[[Tensor], None], Callable[[int], int] | None, object | None, "
-      "Callable[[int, str, str], BaseException]) -> None\n\n"
-      "Passes the functions and types of the loaded PyTorch to the extension module, which imports "
-      "nothing itself: float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8, "
-      "bool, and uint16, uint32, uint64 or None; the types of the parts of complex numbers; uint8; "
-      "torch.empty_like; whether a "
-      "tensor has a pending negation; whether it is an inference tensor; whether inference mode is "
-      "on; a function that increments the version of a written tensor; device index -> raw stream, "
-      "or None without CUDA; the capsule of DLPack's C exchange API, or None; (status, message, "
-      "log) -> exception.");
+      "Passes the functions and types of the loaded PyTorch, which the extension module does not "
+      "import (dorajit/_torch_setup.py). dtypes: in the order of kTypes; None for those that this "
+      "PyTorch does not have. make_exception: (status, message, log) -> exception.");
   native::dtype_alone();
   native::add_operations(module);
   native::add_gated_mlp(module);
@@ -134,11 +125,9 @@ PYBIND11_MODULE(_native, module) {
   native::add_eligibility(module);
   native::add_tensor_state(module);
   module.def("statistics", &native::statistics,
-             "() -> dict[str, Any]\n\n"
              "Counters of the engines of this process, and the plans that they have made.");
   module.def(
       "exchange_tune_policy",
       [](std::int32_t policy) { return native::engines().exchange_policy(policy); }, arg("policy"),
-      "(int) -> int\n\n"
       "Sets the tuning policy of this process and returns the previous one.");
 }

@@ -14,7 +14,7 @@ void add_operations(pybind11::module_& module);
 void add_gated_mlp(pybind11::module_& module);
 void add_linear(pybind11::module_& module);
 
-// `linear_backward` and `linear_gradients`: its backward pass.
+// `linear_backward`: its backward pass.
 void add_linear_gradients(pybind11::module_& module);
 
 // `record`: problems of calls over fake tensors.

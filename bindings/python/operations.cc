@@ -4,10 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <format>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -166,51 +164,19 @@ PyObject* call_at_once(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   });
 }
 
-std::span<const char* const> scalars_of(const NativeOperation& operation) {
-  return {operation.info.scalars, static_cast<std::size_t>(operation.info.num_scalars)};
-}
-
-// The docstring of a function: the signature, then the formula.
-std::string documentation_of(const NativeOperation& operation, std::string_view name,
-                             std::string_view notes) {
-  std::string arguments;
-  for (const dorajit_operand_info& operand : operation.operands) {
-    arguments += std::format("{}, ", operand.name);
-  }
-  for (const char* const scalar : scalars_of(operation)) arguments += std::format("{}, ", scalar);
-  return std::format(
-      "{}($module, {}/)\n--\n\n{}\n\nAn output that is passed as an element type is allocated; "
-      "True means the type of the first input with the same dimensions.{}",
-      name, arguments, operation.info.documentation, notes);
-}
-
 struct Method {
   std::string name;
-  std::string documentation;
   PyMethodDef definition{};
 };
 
 void add_function(py::module_& module, NativeOperation& operation, _PyCFunctionFast function,
-                  std::string name, std::string documentation) {
+                  std::string name) {
   static std::deque<Method> methods;  // Python keeps pointers to them
-  Method& method = methods.emplace_back(std::move(name), std::move(documentation));
-  method.definition = fast_method(method.name.c_str(), function, method.documentation.c_str());
+  Method& method = methods.emplace_back(std::move(name));
+  method.definition = fast_method(method.name.c_str(), function, operation.info.documentation);
   const py::capsule self(&operation, kOperationCapsule);
   module.attr(method.name.c_str()) =
       owned(PyCFunction_NewEx(&method.definition, self.ptr(), nullptr));
-}
-
-// Two functions of the module for each operation.
-void add_functions(py::module_& module) {
-  for (NativeOperation& operation : native_operations()) {
-    const std::string name = operation.info.name;
-    add_function(module, operation, call_operation, name, documentation_of(operation, name, ""));
-    const std::string at_once = name + "_at_once";
-    add_function(module, operation, call_at_once, at_once,
-                 documentation_of(operation, at_once,
-                                  " The whole call, if nothing observes it and a kernel serves it; "
-                                  "otherwise returns who_sees() and does nothing."));
-  }
 }
 
 py::dict described(const dorajit_operand_info& operand) {
@@ -232,7 +198,9 @@ py::list described_operations() {
       operands.append(described(operand));
     }
     py::list scalars;
-    for (const char* const scalar : scalars_of(operation)) scalars.append(scalar);
+    for (std::int32_t i = 0; i < operation.info.num_scalars; ++i) {
+      scalars.append(operation.info.scalars[i]);
+    }
     all.append(
         py::make_tuple(operation.info.name, operation.info.documentation, operands, scalars));
   }
@@ -270,19 +238,17 @@ py::dict call_counts() {
 }  // namespace
 
 void add_operations(py::module_& module) {
-  add_functions(module);
+  for (NativeOperation& operation : native_operations()) {
+    const std::string name = operation.info.name;
+    add_function(module, operation, call_operation, name);
+    add_function(module, operation, call_at_once, name + "_at_once");
+  }
   module.def("operations", &described_operations,
-             "() -> list[tuple[str, str, list[dict[str, Any]], list[str]]]\n\n"
-             "Name, documentation, operands and names of the scalars of each operation. An operand "
-             "has its name, the names of its dimensions, and flags: whether it is an output, is "
-             "required, is only read for the sum, is the sum, and has one element per channel.");
+             "Name, documentation, operands and names of the scalars of each operation. The flags "
+             "of an operand are those of dorajit.operations.table.Operand.");
   module.def("warmup", &warmup, py::arg("operation"), py::arg("tensors"),
-             "(str, Sequence[Tensor | None]) -> None\n\n"
-             "Compiles, tunes and loads the kernels that a call of the operation with such tensors "
-             "would launch.");
-  module.def("call_counts", &call_counts,
-             "() -> dict[str, int]\n\n"
-             "Operation -> number of calls that a kernel served.");
+             "Makes ready what a call of the operation with such tensors would launch.");
+  module.def("call_counts", &call_counts, "Operation -> number of calls that a kernel served.");
 }
 
 }  // namespace dorajit::python

@@ -175,11 +175,7 @@ py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor, bo
 void add_own_kernels(py::module_& module) {
   module.def(
       "make_kernel", &make_kernel, py::arg("json"), py::arg("is_tensor"), py::arg("has_workspace"),
-      "(str, Sequence[bool], bool) -> tuple[Callable[..., int | None], Callable[..., int | None], "
-      "Callable[..., Any]]\n\n"
-      "The kernel of a description, of whose arguments in a call each is said to be a tensor "
-      "or not, and which may have a workspace: functions that launch it, make it ready and explain "
-      "it, of these arguments. Each "
+      "(launch, warmup, explain) of the kernel of a description, functions of its arguments. Each "
       "returns the number of an argument that is no tensor which it can read.");
 }
 

@@ -86,7 +86,7 @@ def test_source_distribution_contains_all_needed_files(tmp_path, monkeypatch):
               "bindings/python/dorajit_autopatch.py", "bindings/python/dorajit.pth", "bindings/python/dorajit.start"}
     wanted |= {f"bindings/python/dorajit/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*")
                if path.suffix in {".py", ".pyi", ".typed"}}
-    assert "bindings/python/dorajit/nn/linear.py" in wanted
+    assert "bindings/python/dorajit/nn/layer.py" in wanted
     assert wanted <= files
     assert not [one for one in files if one.startswith(("build/", "benchmarks/results/"))]
 

@@ -1,4 +1,4 @@
-"""The extension module. It is not part of the public interface; its docstrings give the types."""
+"""The extension module, which is not part of the public interface."""
 
 from typing import Any
 

@@ -9,11 +9,8 @@ PLAIN = {torch.Tensor, torch.nn.Parameter}
 
 
 def scale(function, value):
-    """The scale as a float.
-
-    Raises:
-        TypeError: the value is not a number, or is a tensor, whose reading would synchronize the device.
-    """
+    """The scale as a float. Raises TypeError if it is not a number, or is a tensor, whose reading would synchronize the
+    device."""
     if isinstance(value, (torch.SymFloat, torch.SymInt)):
         return value
     is_bool = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b"
@@ -27,16 +24,21 @@ def scale(function, value):
         raise TypeError(f"{function}: argument `scale` cannot be converted to a float: {error}") from None
 
 
+def float_scale(function, value):
+    """The scale as a float, or a number that a compiler traces. For calls that a tracer may see."""
+    if type(value) is float or (torch.compiler.is_compiling() and not isinstance(value, (bool, torch.Tensor))):
+        return value
+    return scale(function, value)
+
+
 def tensors(function, **arguments):
     """Raises TypeError naming the first argument that is not a dense tensor of floating point numbers, and ValueError
     naming the first whose memory was freed."""
     for name, tensor in arguments.items():
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{function}: argument `{name}` is a {type(tensor).__name__}; pass a "
-                            "tensor")
+            raise TypeError(f"{function}: argument `{name}` is a {type(tensor).__name__}; pass a tensor")
         if not tensor.is_floating_point():
-            raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass "
-                            "floating point numbers")
+            raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass floating point numbers")
         if tensor.layout is not torch.strided or tensor.is_nested:
             kind = "is a nested tensor" if tensor.is_nested else f"has the layout {tensor.layout}"
             raise TypeError(f"{function}: argument `{name}` {kind}; pass a dense tensor")
@@ -46,8 +48,7 @@ def tensors(function, **arguments):
 
 
 def freed(tensor):
-    """A message with the remedy if the storage of a plain tensor was resized to zero bytes, as FSDP does;
-    None otherwise."""
+    """A message with the remedy if the storage of a plain tensor was resized to zero bytes, as FSDP does; None otherwise."""
     if (torch.compiler.is_compiling() or type(tensor) not in PLAIN
             or tensor.device.type not in ("cpu", "cuda") or not is_freed(tensor)):
         return None
@@ -65,8 +66,7 @@ def is_freed(tensor):
 
 
 def not_frozen(function, name, tensor):
-    """Raises RuntimeError if the tensor is an inference tensor and inference mode is off, so that it may not be
-    written."""
+    """Raises RuntimeError if the tensor is an inference tensor and inference mode is off, so that it may not be written."""
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError(f"{function}: argument `{name}` is an inference tensor, which may not be written "
                            "in place outside of inference mode; pass a clone")
@@ -82,11 +82,7 @@ def same_device(function, **arguments):
 
 
 def operands(function, operation, inputs):
-    """Checks the inputs of an operation, None for those that are left out (dorajit.operations.table).
-
-    Raises:
-        TypeError, ValueError: naming the first wrong input.
-    """
+    """Raises a TypeError or ValueError that names the first wrong input of an operation; None for those left out."""
     given = operation.given(inputs)
     tensors(function, **given)
     same_device(function, **given)
@@ -117,8 +113,7 @@ def _per_channel(function, operation, given):
                                   if one.is_per_channel and one.name in given)
     shape, target = tuple(gain.shape), tuple(first.shape)
     extra = max(len(shape) - len(target), 0)
-    if any(size != 1 for size in shape[:extra]) or any(
-            a not in (1, b) for a, b in zip(reversed(shape), reversed(target))):
+    if any(size != 1 for size in shape[:extra]) or any(a not in (1, b) for a, b in zip(reversed(shape), reversed(target))):
         raise ValueError(f"{function}: argument `{gain_name}` has shape {shape}, which cannot be broadcast to that of "
                          f"`{first_name}`, {target}; give one element per channel")
     for name, other in others:

@@ -178,8 +178,7 @@ def tuning(policy: str) -> AbstractContextManager[None]:
         ValueError: the policy is none of these.
     """
     if not isinstance(policy, str) or policy not in _TUNE_POLICIES:
-        raise ValueError(f"tuning: argument `policy` is {policy!r}; give one of "
-                         f"{', '.join(map(repr, _TUNE_POLICIES))}")
+        raise ValueError(f"tuning: argument `policy` is {policy!r}; give one of {', '.join(map(repr, _TUNE_POLICIES))}")
     return _tune_policy.override(_TUNE_POLICIES[policy])
 
 
@@ -204,14 +203,8 @@ def _set_threshold(function, name, mb):
 
 
 def set_dora_norm_threshold_mb(mb: int) -> None:
-    """Sets PEFT_DORA_NORM_CHUNK_MB, the memory for temporaries of one weight norm.
-
-    Args:
-        mb: a whole number of MB (2^20 bytes).
-
-    Raises:
-        ValueError: `mb` is not a whole number from 16 to 65536.
-    """
+    """Sets PEFT_DORA_NORM_CHUNK_MB, the memory for temporaries of one weight norm, to `mb`, a whole number of MB (2^20
+    bytes). Raises ValueError if it is not from 16 to 65536."""
     _set_threshold("set_dora_norm_threshold_mb", _NORM, mb)
 
 
@@ -226,14 +219,8 @@ def get_dora_norm_threshold_bytes() -> int:
 
 
 def set_dora_forward_threshold_mb(mb: int) -> None:
-    """Sets PEFT_DORA_FWD_CHUNK_MB, the memory of one slice of the base result under dropout.
-
-    Args:
-        mb: a whole number of MB (2^20 bytes).
-
-    Raises:
-        ValueError: `mb` is not a whole number from 16 to 65536.
-    """
+    """Sets PEFT_DORA_FWD_CHUNK_MB, the memory of one slice of the base result under dropout, to `mb`, a whole number of MB
+    (2^20 bytes). Raises ValueError if it is not from 16 to 65536."""
     _set_threshold("set_dora_forward_threshold_mb", _FORWARD, mb)
 
 
@@ -252,8 +239,7 @@ def norm_bytes(chunk_mb):
     if chunk_mb is None:
         return get_dora_norm_threshold_bytes()
     if isinstance(chunk_mb, bool) or not isinstance(chunk_mb, int) or chunk_mb < 1:
-        raise ValueError(f"weight_norm: argument `chunk_mb` is {chunk_mb!r}; give a whole number of "
-                         "MB, 1 or more")
+        raise ValueError(f"weight_norm: argument `chunk_mb` is {chunk_mb!r}; give a whole number of MB, 1 or more")
     return chunk_mb << 20
 
 

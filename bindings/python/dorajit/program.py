@@ -11,11 +11,8 @@ from dorajit import errors
 
 
 def find():
-    """The path of the program `dorajit`: the one installed with this package, else the first on PATH.
-
-    Raises:
-        dorajit.Error: neither exists.
-    """
+    """The path of the program `dorajit`: the one installed with this package, else the first on PATH. Raises dorajit.Error
+    if neither exists."""
     try:
         files = importlib.metadata.files("dorajit") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -32,15 +29,11 @@ def find():
 
 
 def run(*arguments):
-    """The program's output with --json, as Python objects; paths are decoded as by os.fsdecode.
-
-    Raises:
-        dorajit.CacheError: the program failed; the message is its standard error.
-    """
+    """The program's output with --json, as Python objects; paths are decoded as by os.fsdecode. Raises dorajit.CacheError
+    with its standard error if the program failed."""
     result = subprocess.run([find(), *arguments, "--json"], capture_output=True, check=False)
     if result.returncode != 0:
-        raise errors.CacheError(os.fsdecode(result.stderr).strip() or f"dorajit ended with exit code "
-                                f"{result.returncode}")
+        raise errors.CacheError(os.fsdecode(result.stderr).strip() or f"dorajit ended with exit code {result.returncode}")
     return json.loads(os.fsdecode(result.stdout))
 
 
@@ -49,8 +42,7 @@ def _named(function, path):
     try:
         return os.path.abspath(os.fsdecode(path))
     except TypeError:
-        raise TypeError(f"cache.{function}: argument `path` is a {type(path).__name__}; pass the name of "
-                        "a file") from None
+        raise TypeError(f"cache.{function}: argument `path` is a {type(path).__name__}; pass the name of a file") from None
 
 
 class Cache:
@@ -71,8 +63,7 @@ class Cache:
         return run("show")
 
     def stats(self) -> dict[str, int]:
-        """Counts of trials, winners and artifacts (compiled kernels), and the artifacts' size in bytes
-        (artifact_bytes)."""
+        """Counts of trials, winners and artifacts (compiled kernels), and the artifacts' size in bytes (artifact_bytes)."""
         shown, kernels = run("show"), run("cache", "size")["kernels"]
         return {"trials": shown["database"]["trials"], "winners": len(shown["winners"]),
                 "artifacts": kernels["files"], "artifact_bytes": kernels["bytes"]}

@@ -83,13 +83,8 @@ def _kernel(is_nested):
 
 
 def weight_of(data, quantized):
-    """bitsandbytes.functional.dequantize_4bit for a matrix, [out_features, in_features]; None for tensors that the
-    kernel does not take, and if it cannot be launched.
-
-    Args:
-        data: the packed weights, [bytes, 1] of uint8.
-        quantized: their QuantState.
-    """
+    """bitsandbytes.functional.dequantize_4bit for packed weights, [bytes, 1] of uint8, and their QuantState, of a matrix;
+    None for tensors that the kernel does not take, and if it cannot be launched."""
     if not (state.enabled and recording.is_cuda(data) and data.shape[1:] == (1,)):
         return None
     of_scales, scales, log2_group = quantized.state2, (quantized.absmax,), 0

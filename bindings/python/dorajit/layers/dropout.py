@@ -23,17 +23,11 @@ _ALIGNED = 64  # columns of a slice
 
 
 class Dropout(NamedTuple):
-    """Active dropout of a layer.
+    """Active dropout of a layer."""
 
-    Attributes:
-        p: the probability, 0 < p < 1.
-        dtype: the element type in which torch.nn.Dropout would get x.
-        drops_base: whether the base product's share of the delta has the dropped-out input, too, as in PEFT; otherwise
-            only the input of A is dropped.
-    """
-
-    p: float
-    dtype: torch.dtype
+    p: float            # the probability, 0 < p < 1
+    dtype: torch.dtype  # the element type in which torch.nn.Dropout would get x
+    # Whether the base product's share of the delta has the dropped-out input, too, as in PEFT, and not only the input of A.
     drops_base: bool
 
     def draw(self, x, dtype):
@@ -79,27 +73,15 @@ def of_module(module, dtype):
 
 
 def columns_at_once(rows, out, element_bytes, budget):
-    """The number of output columns of the base result that fit the budget: a multiple of 64, or all.
-
-    Args:
-        rows, out: sizes of the base result.
-        element_bytes: bytes per element.
-        budget: bytes.
-    """
+    """The number of output columns of a base result, [rows, out], that fit the budget in bytes: a multiple of 64, or all."""
     fitting = budget // max(rows * element_bytes, 1)
     return out if fitting >= out else min(max(fitting // _ALIGNED, 1) * _ALIGNED, out)
 
 
 def delta(x, weight, lora, gain, scale):
     """(gain - 1) * base + gain * scale * lora with the base result x @ weight.T: the term that a layer adds to its own base
-    result. With PEFT_DORA_FUSED_BACKWARD=0 the graph is that of PyTorch's operations, and the base result is not sliced.
-
-    Args:
-        x: [..., in], the input after dropout.
-        weight: [out, in], with any strides. If it requires grad, the base result is not sliced.
-        lora: [..., out], the low-rank result.
-        gain: one element per output column, of any shape.
-    """
+    result. `x` is the input after dropout, the gain may have any shape. With PEFT_DORA_FUSED_BACKWARD=0 the graph is that
+    of PyTorch's operations, and the base result is not sliced; neither is it if the weight requires grad."""
     gain = gain.reshape(-1)
     if not torch.is_grad_enabled():
         gain = gain.detach()  # so that nothing is saved for a backward pass
@@ -148,8 +130,7 @@ class _Sliced(torch.autograd.Function):
             to_lora, to_base, to_gain = autograd.backward((part, kept if needs[3] else None, gain[columns]), ctx.scale,
                                                           (needs[2], needs[0], needs[3]), (ctx.x_dtype,))
             if needs[0]:
-                d_x.view(-1, d_x.shape[-1]).addmm_(to_base.reshape(-1, to_base.shape[-1]),
-                                                   weight[columns].to(x.dtype))
+                d_x.view(-1, d_x.shape[-1]).addmm_(to_base.reshape(-1, to_base.shape[-1]), weight[columns].to(x.dtype))
             if needs[2]:
                 d_lora[..., columns] = to_lora
             if needs[3]:

@@ -35,14 +35,8 @@ _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph",
 
 
 class Projection(NamedTuple):
-    """The parameters of a DoRA layer of the MLP.
-
-    Attributes:
-        weight: [out_features, in_features].
-        lora_A, lora_B: [rank, in_features], [out_features, rank].
-        magnitude: [out_features].
-        scale: a float.
-    """
+    """The parameters of a DoRA layer of the MLP: weight [out_features, in_features], lora_A [rank, in_features], lora_B
+    [out_features, rank], magnitude [out_features], and a scale."""
 
     weight: Tensor
     lora_A: Tensor
@@ -69,26 +63,17 @@ def dora_gated_mlp(x: Tensor, gate: Projection, up: Projection, down: Projection
     if activation not in ACTIVATIONS:
         raise ValueError(f"dora_gated_mlp: argument `activation` is {activation!r}; give one of "
                          f"{', '.join(map(repr, ACTIVATIONS))}")
-    layers = [_with_float(one) for one in (gate, up, down)]
+    gate, up, down = layers = [Projection(*one[:4], checks.float_scale("dora_gated_mlp", one[4])) for one in (gate, up, down)]
     out = at_once([(None, *layer, None) for layer in layers], x, activation)
-    return _layer_by_layer(x, *layers, activation) if type(out) is str else out
-
-
-def _with_float(projection):
-    """With a scale that is a float, or under a compiler symbolic."""
-    scale = projection.scale
-    if type(scale) is float or (eligibility.is_compiling() and not isinstance(scale, (bool, Tensor))):
-        return projection
-    return projection._replace(scale=checks.scale("dora_gated_mlp", scale))
+    if type(out) is not str:
+        return out
+    e, u = linear.dora_linear(x, *gate), linear.dora_linear(x, *up)
+    return linear.dora_linear(ACTIVATIONS[activation][0](e) * u, *down)
 
 
 def why_apart(layers, x=None):
     """Why the layers have to be called one by one, as far as it depends on them alone and, if x is given, on its type;
-    None if they do not.
-
-    Args:
-        layers: for each the arguments of linear.prepare without x.
-    """
+    None if they do not. `layers`: for each the arguments of linear.prepare without x."""
     if any(bias is not None for _, _, _, _, _, _, bias, *_ in layers):
         return "a layer has a bias"
     weights = [one[1] for one in layers]
@@ -130,7 +115,7 @@ def at_once(layers, x, activation):
         return "a magnitude of gate or up is 0, whose gradient the node would lose"
     trained = [one for layer in layers for one in layer[2:4]]
     if AUTOGRAD not in [one.seen for one in prepared]:
-        out = forward(first.x, calls, activation, (False,) * 3, True).out
+        out = forward(first.x, calls, activation, (False,) * 3, True)[0]
     else:
         out = GatedMlp.apply(first.x, calls, activation, *trained, *(one.magnitude for one in calls))
     return out if first.result is first.product else out.to(first.result)
@@ -147,25 +132,15 @@ def _loses_a_gradient(layers, x):
     return found
 
 
-class Made(NamedTuple):
-    """What a forward pass computes: the output, S, `inner` or None, and masks of the layers, e and u."""
-
-    out: Tensor
-    lows: tuple
-    inners: tuple
-    masks: tuple
-    e: Tensor
-    u: Tensor
-
-
 def forward(x, calls, activation, keeps, writes_over):
-    """keeps: for each layer whether `inner` is needed. writes_over: the memory of e is that of the activation's output."""
+    """(output, S of each layer, `inner` or None of each, masks, e, u). keeps: for each layer whether `inner` is needed.
+    writes_over: the memory of e is that of the activation's output."""
     gate, up, down = calls
     e, *of_gate = _of_one(x, gate, keeps[0])
     u, *of_up = _of_one(x, up, keeps[1])
     a = _activated(operations[f"gated_{activation}"], e, u, writes_over)
     out, *of_down = _of_one(a, down, keeps[2])
-    return Made(out, *zip(of_gate, of_up, of_down), e, u)
+    return out, *zip(of_gate, of_up, of_down), e, u
 
 
 def _of_one(x, call, keeps):
@@ -229,7 +204,7 @@ class GatedMlp(torch.autograd.Function):
         if d_out is None:
             return (None,) * 12
         kind = d_out.device.type
-        if node.is_under_autocast(kind):  # use the element types of the forward pass
+        if precision.is_autocast_enabled(kind):  # use the element types of the forward pass
             with precision.without_autocast(kind):
                 return GatedMlp.backward(ctx, d_out)
         activation, layers, trained, x_dtype, held, is_float, is_watched = ctx.kept
@@ -255,24 +230,15 @@ class GatedMlp(torch.autograd.Function):
 
 
 def gradients(wanted, d_out, x, e, u, activation, calls, trained, is_float, writes_over, x_dtype):
-    """The gradients of x, A and B of gate, up and down, and their magnitudes; None where they are not wanted.
-
-    Args:
-        trained: these tensors without x.
-        is_float: of node.has_float_products for all three layers; None if they differ.
-        writes_over: the memory of e and u is free.
-    """
+    """The gradients of x, A and B of gate, up and down, and their magnitudes; None where they are not wanted. trained: these
+    tensors without x. is_float: node.has_float_products for all three layers; None if they differ. writes_over: the memory
+    of e and u is free."""
     if is_float is not None and not any(map(_drops_base, calls)) and node.may_launch():
         found = _gradients_at_once(d_out, x, e, u, *calls, trained, wanted, f"gated_{activation}_backward", is_float,
                                    writes_over)
         if found is not None:
             return found
-    return _by_passes(wanted, d_out, x, e, u, activation, calls, trained, x_dtype)
-
-
-def _by_passes(wanted, d_out, x, e, u, activation, calls, trained, x_dtype):
-    """`gradients` by the passes of three linear layers and of the activation."""
-    of_x, *wanted = wanted
+    of_x, *wanted = wanted  # by the passes of three linear layers and of the activation
     gate, up, down = calls
     a = _activated(operations[f"gated_{activation}"], e, u, False)
     d_a, *of_down = _of_layer(True, wanted, trained, 2, d_out, a, down, e.dtype)
@@ -331,8 +297,3 @@ def differentiable(wanted, d_out, x, activation, calls, trained):
         out = layer(2, ACTIVATIONS[activation][0](layer(0, x)) * layer(1, x))
         found = iter(torch.autograd.grad(out, inputs, d_out, create_graph=True))
     return [next(found) if want else None for want in (of_x, *wanted)]
-
-
-def _layer_by_layer(x, gate, up, down, activation):
-    e, u = linear.dora_linear(x, *gate), linear.dora_linear(x, *up)
-    return linear.dora_linear(ACTIVATIONS[activation][0](e) * u, *down)

@@ -52,11 +52,10 @@ def _forward(x, *given):
             calls.append(node.Call(product, a, b, None, None, scale, magnitude=magnitude,
                                    of_norm=node.norm_operands(weight, lora_A, lora_B, a, b)))
         _look_at(*(layer[4] for layer, is_trained in zip(layers[:2], of_magnitudes) if is_trained))
-        made = gated_mlp.forward(x, calls, activation, (False, False, keeps_inner), False)
-        inner = made.inners[2] if keeps_inner else x.new_empty(0)
-        kept = [one for low, call in zip(made.lows, calls)
-                for one in (low.reshape(-1, low.shape[-1]), call.gain, call.divisor)]
-        return tuple(one.contiguous() for one in (made.out, made.e, made.u, inner, *kept))
+        out, lows, inners, _, e, u = gated_mlp.forward(x, calls, activation, (False, False, keeps_inner), False)
+        inner = inners[2] if keeps_inner else x.new_empty(0)
+        kept = [one for low, call in zip(lows, calls) for one in (low.reshape(-1, low.shape[-1]), call.gain, call.divisor)]
+        return tuple(one.contiguous() for one in (out, e, u, inner, *kept))
 
 
 def _look_at(*magnitudes):

@@ -54,8 +54,7 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         RuntimeError: x, weight and bias have different element types; also errors of PyTorch's matrix products, as for
             sparse tensors.
     """
-    if type(scale) is not float and (not _is_compiling() or isinstance(scale, (bool, Tensor))):
-        scale = checks.scale(_NAME, scale)
+    scale = checks.float_scale(_NAME, scale)
     if x.shape[-1:] != weight.shape[1:]:
         raise ValueError(f"{_NAME}: argument `x` has shape {tuple(x.shape)}, but `weight` has "
                          f"{tuple(weight.shape)}; give both as many columns")
@@ -87,43 +86,28 @@ def at_once(*given, **more):
 
 
 class Prepared(NamedTuple):
-    """A call that runs as one node.
-
-    Attributes:
-        x, bias: in the element type of the product.
-        call: the node's Call.
-        seen: NOBODY or AUTOGRAD.
-        product, result: the element types of the product and the output under autocast; None: as given.
-    """
+    """A call that runs as one node. x and bias have the element type of the product."""
 
     x: Tensor
     call: node.Call
     bias: Optional[Tensor]
-    seen: int
-    product: Optional[torch.dtype]
+    seen: int  # NOBODY or AUTOGRAD
+    product: Optional[torch.dtype]  # the element types of the product and the output under autocast; None: as given
     result: Optional[torch.dtype]
 
 
 class Traced(NamedTuple):
-    """A call that runs as one operator under torch.compile (dorajit.layers.linear_operator).
-
-    Attributes:
-        x, product, bias: in the element type of the product; `product` is the weight.
-        weight, lora_A, lora_B: as given.
-        magnitude: [out].
-        scale: a float.
-        dtype: the element type of the low-rank result.
-    """
+    """A call that runs as one operator under torch.compile (dorajit.layers.linear_operator)."""
 
     x: Tensor
-    weight: Tensor
-    product: Tensor
-    lora_A: Tensor
+    weight: Tensor   # as given
+    product: Tensor  # the weight in the element type of the product, which x and the bias have
+    lora_A: Tensor   # as given
     lora_B: Tensor
-    magnitude: Tensor
+    magnitude: Tensor  # [out]
     bias: Optional[Tensor]
     scale: float
-    dtype: torch.dtype
+    dtype: torch.dtype  # of the low-rank result
 
     def parameters(self):
         return self.weight, self.product, self.lora_A, self.lora_B, self.magnitude
@@ -137,9 +121,8 @@ def prepare(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, kept=None,
     """A Prepared, under torch.compile a Traced; a text that tells why if the call has to be composed.
 
     Args:
-        layer: the module whose gain is kept inside dorajit.frozen_weights; None: it is not kept.
+        layer: the module whose gain is kept in `kept`, by default inside dorajit.frozen_weights; None: it is not kept.
         weight: a matrix, or a Quantized.
-        kept: where the gain is kept; None: in the layer's scopes.
         dropout: the active Dropout, or None.
         is_question: nothing is computed, and the result is (element type of the base product, that of the low-rank
             product) if the call does not have to be composed.

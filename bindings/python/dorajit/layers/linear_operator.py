@@ -1,5 +1,4 @@
-"""dorajit.dora_linear as operators of torch.library, for torch.compile: one operator per pass (_SCHEMA,
-_BACKWARD_SCHEMA).
+"""dorajit.dora_linear as operators of torch.library, for torch.compile: one operator per pass (_SCHEMA, _BACKWARD_SCHEMA).
 
 x, product_weight and the bias are cast by autocast; the weight and the factors are not. dtype is the element type of
 the low-rank result. The tensors that the backward pass needs are outputs, so that the compiler saves them; inner is
@@ -79,8 +78,7 @@ def _backward(d_out, x, weight, lora_A, lora_B, magnitude, low, inner, factor, d
         return [one.contiguous() for one in found if one is not None]
 
 
-def _fake_backward(d_out, x, weight, lora_A, lora_B, magnitude, low, inner, factor, divisor, scale, dtype, x_dtype,
-                   wanted):
+def _fake_backward(d_out, x, weight, lora_A, lora_B, magnitude, low, inner, factor, divisor, scale, dtype, x_dtype, wanted):
     made = ((d_out, (*d_out.shape[:-1], weight.shape[1]), x_dtype), *(
         (one, one.shape, one.dtype) for one in (lora_A, lora_B, magnitude)))
     return [like.new_empty(shape, dtype=dtype) for want, (like, shape, dtype) in zip(wanted, made) if want]

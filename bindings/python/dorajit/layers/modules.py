@@ -71,11 +71,9 @@ class Quantized:
     """A quantized base layer in one pass of its node.
 
     Attributes:
-        module: the base layer.
         stored: the tensor that holds the quantized weight.
         dtype: the element type of the product outside of autocast; None: that of x.
         keeps_type: whether the output has x's element type under autocast, too.
-        bias: [out_features], or None.
     """
 
     __slots__ = "module", "stored", "dtype", "keeps_type", "bias", "_dequantize", "_dense"
@@ -107,20 +105,13 @@ def dense(weight):
 def quantized(module):
     """The Quantized of a base layer whose call does nothing but the linear operation; a text that tells why not for other
     layers."""
-    read = _readers.get(type(module))
-    if read is None:
-        read = _readers[type(module)] = _reader(type(module))
+    kind = type(module)
+    read = _KINDS.get((kind.__module__, kind.__name__))
     if has_own_call(module):
         return "the base layer has hooks or a forward of its own; remove them, or put hooks on the layer around it"
+    if read is None:
+        return f"the base layer is a {kind.__name__}, whose product is not that of one known matrix"
     return read(module)
-
-
-def _reader(kind):
-    return _KINDS.get((kind.__module__, kind.__name__), _not_quantized)
-
-
-def _not_quantized(module):
-    return f"the base layer is a {type(module).__name__}, whose product is not that of one known matrix"
 
 
 def _of_bitsandbytes(module):
@@ -150,14 +141,11 @@ def _of_torch(module):
     kind = type(weight)
     if not kind.__module__.startswith("torchao."):
         return f"the base layer {weight_and_bias(module)[1]}"
-    if (kind.__name__ not in _WEIGHT_ONLY
-            or getattr(weight, "act_quant_kwargs", None) is not None):
+    if kind.__name__ not in _WEIGHT_ONLY or getattr(weight, "act_quant_kwargs", None) is not None:
         return f"the weight is a {kind.__name__}, which is not quantization of the weight alone"
-    return Quantized(module, getattr(weight, "qdata", weight), None, True, module._parameters["bias"],
-                     weight.dequantize)
+    return Quantized(module, getattr(weight, "qdata", weight), None, True, module._parameters["bias"], weight.dequantize)
 
 
 _KINDS = {("bitsandbytes.nn.modules", name): _of_bitsandbytes for name in ("Linear4bit", "LinearNF4", "LinearFP4")}
 _KINDS |= {("hqq.core.quantize", "HQQLinear"): _of_hqq, ("torch.nn.modules.linear", "Linear"): _of_torch}
 _WEIGHT_ONLY = {"Int8Tensor", "Float8Tensor", "AffineQuantizedTensor"}
-_readers = {}  # class of a base layer -> function that returns its Quantized or None

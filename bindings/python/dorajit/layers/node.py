@@ -31,8 +31,7 @@ from dorajit.operations import autograd, compositions, eligibility, expression
 
 _NAMES = "weight", "lora_A", "lora_B"
 _is_compiling = eligibility.is_compiling
-_linear_forward, _linear_gradients = _native.linear_forward, _native.linear_gradients
-_linear_backward = _native.linear_backward
+_linear_forward, _linear_backward = _native.linear_forward, _native.linear_backward
 _Parameter = torch.nn.Parameter
 
 
@@ -170,7 +169,7 @@ class DoraLinear(torch.autograd.Function):
     def backward(ctx, d_out):
         if d_out is None:
             return (None,) * 6
-        if ctx.kept[0] is not None and may_launch() and not is_under_autocast(d_out.device.type):
+        if ctx.kept[0] is not None and may_launch() and not precision.is_autocast_enabled(d_out.device.type):
             found = _linear_backward(ctx, d_out, _backward)
             if found is not None:
                 return found
@@ -202,26 +201,19 @@ def has_float_products(x, lora_A, lora_B, call):
 
 
 def hold(weight, a, b, has_versions):
-    """(the parameters among the three, their versions or None, the other ones); None in place of those of the other
-    kind."""
+    """(the parameters among the three, their versions or None, the other ones); None in place of those of the other kind."""
     is_weight, is_a, is_b = type(weight) is _Parameter, type(a) is _Parameter, type(b) is _Parameter
     kept = weight if is_weight else None, a if is_a else None, b if is_b else None
     versions = None
     if has_versions:
-        versions = (weight._version if is_weight else None, a._version if is_a else None,
-                    b._version if is_b else None)
+        versions = (weight._version if is_weight else None, a._version if is_a else None, b._version if is_b else None)
     return kept, versions, None if is_weight else weight, None if is_a else a, None if is_b else b
 
 
 def held(wanted, kept, versions, saved, of_all):
-    """The weight, A and B from what `hold` returned. Raises a RuntimeError if one that the gradients need was written
-    since; autograd raises the same for saved tensors.
-
-    Args:
-        wanted: begins with whether the gradients of x and A are.
-        saved: those that were not held.
-        of_all: all elements are read in any case.
-    """
+    """The weight, A and B from what `hold` returned; saved: those that were not held. Raises a RuntimeError if one that the
+    gradients need was written since; autograd raises the same for saved tensors. wanted: begins with whether the gradients
+    of x and A are; of_all: all elements are read in any case."""
     if versions is not None and not _is_compiling():  # traced tensors have other versions
         of_x, of_a = wanted[:2]
         needed = of_x or of_all, of_x or of_all, of_x or of_a or of_all
@@ -239,15 +231,10 @@ apply = super(torch.autograd.Function, DoraLinear).apply
 
 def differentiate(wanted, d_out, x, mask, call, trained, x_dtype):
     """The gradients of x, A, B, the magnitude and the bias, None where they are not wanted; differentiable if a graph is
-    built.
-
-    Args:
-        x, mask: of the forward pass; None if no gradient needs them, as S and `inner` of the call.
-        trained: A, B, the magnitude and the bias, to which second-order gradients lead back.
-        x_dtype: the element type of x.
-    """
+    built. x and mask are None if no gradient needs them, as S and `inner` of the call. trained: A, B, the magnitude and the
+    bias, to which second-order gradients lead back."""
     kind = d_out.device.type
-    if is_under_autocast(kind):  # use the element types of the forward pass
+    if precision.is_autocast_enabled(kind):  # use the element types of the forward pass
         with precision.without_autocast(kind):
             return differentiate(wanted, d_out, x, mask, call, trained, x_dtype)
     builds_graph = torch.is_grad_enabled()
@@ -255,13 +242,8 @@ def differentiate(wanted, d_out, x, mask, call, trained, x_dtype):
         call.weight = call.base.dense().to(x_dtype)
         call.base.release()
     # Without x only one gradient is wanted, which depends on d_out alone.
-    if builds_graph and x is not None:
-        return _differentiable(wanted, d_out, x, mask, call, trained)
-    return gradients(wanted, d_out, x, mask, call, trained, x_dtype)
-
-
-def _differentiable(wanted, d_out, x, mask, call, trained):
-    """The gradients as autograd computes them from the formula of the layer, with their graph."""
+    if not builds_graph or x is None:
+        return gradients(wanted, d_out, x, mask, call, trained, x_dtype)
     inputs = [one for one, want in zip((x, *trained), wanted) if want]
     with torch.enable_grad():
         found = iter(torch.autograd.grad(formula(x, *trained, call, mask), inputs, d_out, create_graph=True))
@@ -298,9 +280,13 @@ def gradients(wanted, d_out, x, mask, call, trained, x_dtype):
     is_mixed = dtype is not x_dtype
     drops_base = dropout is not None and dropout.drops_base
     if of_both and not is_mixed and d_out.dtype is x_dtype and may_launch():
-        found = _gradients_at_once(wanted, d_out, x, mask, call, types, trained[:2])
+        is_float = ((of_a and types[0] is torch.float32) or (of_b and types[1] is torch.float32)) and precision.is_mixed(a, a)
+        like = trained[:2] if is_float else (a, b)  # float32, for products that are not rounded to 16 bits
+        found = _linear_backward(_Context(wanted, x, mask, call, (*like, trained[2]), is_float), d_out, _Context.restore)
         if found is not None:
-            return found
+            d_x, d_a, d_b, d_magnitude = found[:4]
+            return (d_x, d_a if d_a is None else d_a.to(types[0]), d_b if d_b is None else d_b.to(types[1]), d_magnitude,
+                    _rows(d_out).sum(0).to(types[3]) if of_bias else None)
     through = d_x = d_a = d_b = d_magnitude = None
     if of_both or of_magnitude:
         has_d_lora = of_both and (is_mixed or drops_base)
@@ -329,29 +315,27 @@ def may_launch():
     return state.enabled and not torch.is_grad_enabled() and not _is_compiling()
 
 
-def is_under_autocast(kind):
-    return kind != "meta" and torch.is_autocast_enabled(kind)
+class _Context:
+    """The ctx of linear_backward for a Call; its saved tensors can be had once, so that `inner` is freed after its use."""
 
+    __slots__ = "needs_input_grad", "kept", "_call", "_saved"
 
-def _gradients_at_once(wanted, d_out, x, mask, call, types, like):
-    """`gradients` by one call of the extension module; None if no kernel takes the tensors, or something observes the
-    call."""
-    of_x, of_a, of_b, of_magnitude, of_bias = wanted
-    like_a, like_b = call.a, call.b
-    is_float = (of_a and types[0] is torch.float32) or (of_b and types[1] is torch.float32)
-    is_float = is_float and precision.is_mixed(like_a, like_a)
-    if is_float:
-        like_a, like_b = like  # float32, for products that are not rounded to 16 bits
-    found = _linear_gradients(d_out, x, mask, call, like_a if of_a else None, like_b if of_b else None, of_x,
-                              types[2] if of_magnitude else None, is_float)
-    if found is None:
-        return None
-    d_x, d_a, d_b, d_magnitude = found
-    if of_a and d_a.dtype is not types[0]:
-        d_a = d_a.to(types[0])
-    if of_b and d_b.dtype is not types[1]:
-        d_b = d_b.to(types[1])
-    return d_x, d_a, d_b, d_magnitude, _rows(d_out).sum(0).to(types[3]) if of_bias else None
+    def __init__(self, wanted, x, mask, call, trained, is_float):
+        self.needs_input_grad = *wanted[:4], False
+        self.kept = is_float, call.scale, None, None, trained, None, call.dropout
+        self._call = call
+        sums = (call.inner, call.gain, call.divisor) if wanted[3] else (None, call.gain, None)
+        self._saved = call.weight, call.a, call.b, x, call.low, mask, *sums
+        call.inner = None
+
+    @property
+    def saved_tensors(self):
+        saved, self._saved = self._saved, None
+        return saved
+
+    def restore(self, _, saved):
+        """Gives `inner` back to the call if linear_backward has not launched."""
+        self._call.inner = saved[6]
 
 
 def _gradient_of_x(d_out, u, through, left, call, mask, x_dtype):
@@ -375,8 +359,7 @@ def _rows(tensor):
 
 
 def _product(left, right, factor, like, dtype):
-    """factor * left @ right in the element type `dtype`. `like` is any tensor with the product's shape and left's
-    type."""
+    """factor * left @ right in the element type `dtype`. `like` is any tensor with the product's shape and left's type."""
     if dtype is torch.float32 and precision.is_mixed(left, right) and not torch.is_grad_enabled():
         # Without rounding to 16 bits; it has no gradient.
         return precision.mixed_product(left, right, factor)

@@ -18,8 +18,7 @@ def is_of_checkpoint(hooks):
 
 
 def is_first_run(hooks):
-    """Whether they are those of a checkpoint's first run, which notes shapes and types of saved tensors and drops
-    them."""
+    """Whether they are those of a checkpoint's first run, which notes shapes and types of saved tensors and drops them."""
     return is_of_checkpoint(hooks) and hooks[0].__qualname__.startswith("_checkpoint_hook.")
 
 

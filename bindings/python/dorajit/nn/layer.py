@@ -12,7 +12,7 @@ from dorajit.layers import explain
 from dorajit.norms import dtensor_norm, frozen, norm, precision
 from dorajit.operations import api, expression, gain
 from dorajit.operations.gain import HALVES
-from dorajit.distributed import frameworks, gather
+from dorajit.distributed import gather
 
 _ROWS_AT_ONCE = 1024  # of a merged weight
 
@@ -37,9 +37,8 @@ class DoRALayer(nn.Module):
     """A frozen base layer with weight W and a DoRA adapter: g * (W + s B A), with the gain g = m / ||W + s B A||
     per row (arXiv:2603.22276, appendix A).
 
-    Parameters have the names of PEFT's checkpoints: lora_A.weight, lora_B.weight and
-    lora_magnitude_vector next to base_layer.*. Names that contain an adapter name, as in the state dict of a
-    PEFT model, are accepted when loading.
+    Parameters have the names of PEFT's checkpoints: lora_A.weight, lora_B.weight and lora_magnitude_vector next to
+    base_layer.*. Names that contain an adapter name, as in the state dict of a PEFT model, are accepted when loading.
 
     Attributes:
         base_layer: the given layer, frozen.
@@ -48,6 +47,7 @@ class DoRALayer(nn.Module):
     """
 
     _base_type: type  # of the base layer
+    _adapter_names = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 
     def __init__(self, base_layer: nn.Module, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
                  use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
@@ -82,7 +82,7 @@ class DoRALayer(nn.Module):
         if not weight.is_floating_point():
             raise TypeError(f"{name}: the weight of argument `base_layer` has elements of {weight.dtype}; for "
                             "quantized layers use PEFT and dorajit.patch_peft()")
-        if frameworks.is_dtensor(weight):
+        if gather.is_dtensor(weight):
             raise ValueError(f"{name}: the weight of argument `base_layer` is a DTensor, and new factors "
                              "would differ between ranks; create the layer first, then call fully_shard, "
                              "or distribute_tensor for its parameters")
@@ -137,7 +137,7 @@ class DoRALayer(nn.Module):
     def _bias(self, result):
         """The base layer's bias in a form that can be combined with the base result, or None."""
         base = self.base_layer
-        return base.bias if frameworks.is_dtensor(result) else gather.constant(base, "bias")
+        return base.bias if gather.is_dtensor(result) else gather.constant(base, "bias")
 
     def _adapted(self, x, result):
         """The output of a layer that runs its factors as modules, from the base result of x."""
@@ -193,7 +193,7 @@ class DoRALayer(nn.Module):
         if not _is_finite(merged, weight):
             raise ValueError(f"{type(self).__name__}.merge: the merged weight is not finite; look for "
                              "NaNs in `base_layer`, `lora_A`, `lora_B` and `lora_magnitude_vector`")
-        here = frameworks.local(weight)
+        here = gather.local(weight)
         self._kept_weight = here.to("cpu", copy=True) if keep else None
         here.copy_(self._to_weight(merged).reshape(here.shape))
         self.merged = True
@@ -208,11 +208,10 @@ class DoRALayer(nn.Module):
         if not self.merged:
             raise RuntimeError(f"{type(self).__name__}.unmerge: the adapter is not merged; call merge() first")
         if self._kept_weight is None:
-            raise RuntimeError(f"{type(self).__name__}.unmerge: the base weight was not kept; merge "
-                               "with keep=True")
+            raise RuntimeError(f"{type(self).__name__}.unmerge: the base weight was not kept; merge with keep=True")
         weight = self.base_layer.weight
         gather.require_writable(type(self).__name__ + ".unmerge", "base_layer.weight", weight)
-        frameworks.local(weight).copy_(self._kept_weight)
+        gather.local(weight).copy_(self._kept_weight)
         self._kept_weight, self.merged = None, False
 
     def _apply(self, fn, recurse=True):
@@ -227,7 +226,7 @@ class DoRALayer(nn.Module):
         return super()._apply(apply, recurse)
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        for name in self._adapter_names():
+        for name in self._adapter_names:
             stem = name.removesuffix(".weight")
             given = [key for key in state_dict if key.startswith(f"{prefix}{stem}.")]
             if prefix + name not in state_dict and len(given) == 1:
@@ -236,9 +235,6 @@ class DoRALayer(nn.Module):
         if magnitude is not None and magnitude.dtype in HALVES:  # load_state_dict(assign=True) keeps its type
             state_dict[prefix + "lora_magnitude_vector"] = magnitude.float()
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def _adapter_names(self):
-        return "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 
     def _shape_error(self, x, wanted):
         """The ValueError for an input that the layer cannot take."""
@@ -249,15 +245,10 @@ class DoRALayer(nn.Module):
 
 
 def _merged(weight, a, b, gain, scaling):
-    """gain * (W + s B A), as a matrix of the weight's element type.
-
-    Args:
-        weight, a, b, gain: as for the norm. If the weight is a DTensor, the result is for its local part.
-        scaling: s.
-    """
-    if frameworks.is_dtensor(weight):
+    """gain * (W + s B A), as a matrix of the weight's element type; if the weight is a DTensor, for its local part."""
+    if gather.is_dtensor(weight):
         weight, a, b, here = dtensor_norm.operands(weight, a, b)
-        gain = gain.full_tensor() if frameworks.is_dtensor(gain) else gain
+        gain = gain.full_tensor() if gather.is_dtensor(gain) else gain
         gain = gain.reshape(-1)[here.rows.to(gain.device)]
     weight, a, b = (one.detach().flatten(1) for one in (weight, a, b))
     gain = gain.reshape(-1, 1)
@@ -283,6 +274,6 @@ def _require_stored(function, base_layer):
 def _is_finite(rows, weight):
     """Whether all elements are finite, on all ranks that share the weight."""
     infinite = (~torch.isfinite(rows).all()).to(torch.float32)
-    if frameworks.is_dtensor(weight):
+    if gather.is_dtensor(weight):
         dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
     return not infinite

@@ -11,25 +11,17 @@ from typing import NamedTuple
 import torch
 import torch.distributed
 
-from dorajit.distributed import frameworks
+from dorajit.distributed import gather
 from dorajit.norms import matrix_norms
 
 
 def weight_norm(weight, lora_A, lora_B, scale, budget):
-    """norm.weight_norm where an argument is a DTensor. A collective call over the weight's mesh.
-
-    Args:
-        weight, lora_A, lora_B, scale: as for norm.weight_norm, already checked. A factor that is not a DTensor
-            is whole, and the same on each rank.
-        budget: bytes of temporaries.
-
-    Returns:
-        [out]: a DTensor over the weight's mesh, sharded as the rows of the weight are; a plain tensor
-        if the weight is one.
-    """
+    """norm.weight_norm of checked arguments of which some are DTensors, with a budget in bytes. A collective call over the
+    weight's mesh. A factor that is not a DTensor is whole, and the same on each rank. The result is a DTensor over the
+    weight's mesh, sharded as the rows of the weight are; a plain tensor if the weight is one."""
     dtype = matrix_norms.sum_type(weight, lora_A, lora_B)
     with torch.no_grad():
-        if not frameworks.is_dtensor(weight):
+        if not gather.is_dtensor(weight):
             matrices = matrix_norms.matrices(weight, _whole(lora_A), _whole(lora_B))
             return matrix_norms.norms(*matrices, scale, budget, dtype)
         *here, place = operands(weight, lora_A, lora_B, needs_factors=scale != 0)
@@ -50,7 +42,7 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
 def operands(weight, lora_A, lora_B, needs_factors=True):
     """(the local part of a weight, the matching columns of A, the matching rows of B, the Part), plain tensors."""
     here = _part_of("weight_norm", "weight", weight)
-    matrix = frameworks.local(weight)
+    matrix = gather.local(weight)
     if not needs_factors:
         nothing = matrix.new_zeros((0,) + tuple(matrix.shape[1:]))
         return matrix, nothing, matrix.new_zeros(matrix.shape[0], 0), here
@@ -71,45 +63,41 @@ def sum_over(tensor, mesh, mesh_dims):
 
 
 def _aligned(factor, weight, rows):
-    """The local part of a factor whose placements match the weight's, or None."""
-    if not frameworks.is_dtensor(factor) or factor.device_mesh != weight.device_mesh:
+    """The local part of a factor whose placements match the weight's, for its rows or for its columns, or None."""
+    if not gather.is_dtensor(factor) or factor.device_mesh != weight.device_mesh:
         return None
-    return frameworks.local(factor) if factor.placements == _wanted(weight, rows) else None
+    for one, of_weight in zip(factor.placements, weight.placements):
+        is_split = _kind(of_weight) != "Replicate" and (of_weight.dim % weight.dim() == 0) == rows
+        if one != of_weight if is_split else _kind(one) != "Replicate":
+            return None
+    return gather.local(factor)
 
 
 def _whole(tensor):
-    return tensor.full_tensor() if frameworks.is_dtensor(tensor) else tensor
+    return tensor.full_tensor() if gather.is_dtensor(tensor) else tensor
 
 
 class Part(NamedTuple):
-    """The local part of a weight.
+    """The local part of a weight."""
 
-    Attributes:
-        rows: indices of the rows.
-        columns: dimension -> indices, for the sharded dimensions other than the first.
-        reduced: the dimensions of the mesh that split columns; partial sums per row
-            have to be reduced over them.
-        by_rows: placements of a tensor with one element per row.
-    """
-
-    rows: torch.Tensor
-    columns: dict
-    reduced: tuple
-    by_rows: tuple
+    rows: torch.Tensor  # their indices
+    columns: dict       # dimension -> indices, for the sharded dimensions other than the first
+    reduced: tuple      # the dimensions of the mesh that split columns, over which sums per row have to be reduced
+    by_rows: tuple      # placements of a tensor with one element per row
 
 
 def _part_of(function, name, tensor):
-    """The Part of a DTensor.
-
-    Raises:
-        ValueError: for placements that are neither Shard nor Replicate, a mesh without this rank,
-            or a local tensor whose size is not the one that the placements give it.
-    """
+    """The Part of a DTensor. Raises ValueError for placements that are neither Shard nor Replicate, a mesh without this
+    rank, a tensor that was sharded in another order than that of the mesh's dimensions, or a local tensor whose size is
+    not the one that the placements give it."""
     mesh, here = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     if here is None:
         raise ValueError(f"{function}: argument `{name}` is a DTensor over {mesh}, which does not contain this "
                          "rank; call it on the ranks of the mesh only")
-    _check_order(function, name, tensor)
+    order = getattr(tensor._spec, "shard_order", None)
+    if order is not None and order != type(tensor._spec).compute_default_shard_order(tensor.placements):
+        raise ValueError(f"{function}: argument `{name}` is a DTensor sharded in the order {order}; "
+                         "redistribute it in the order of the mesh's dimensions")
     kept = [torch.arange(size) for size in tensor.shape]
     reduced, by_rows = [], []
     for mesh_dim, placement in enumerate(tensor.placements):
@@ -138,15 +126,6 @@ def _kind(placement):
     return type(placement).__name__
 
 
-def _check_order(function, name, tensor):
-    """Raises ValueError if the tensor was sharded in another order than that of the mesh's dimensions."""
-    spec = tensor._spec
-    order = getattr(spec, "shard_order", None)
-    if order is not None and order != type(spec).compute_default_shard_order(spec.placements):
-        raise ValueError(f"{function}: argument `{name}` is a DTensor sharded in the order {order}; "
-                         "redistribute it in the order of the mesh's dimensions")
-
-
 def _chunk(indices, placement, chunks, here):
     """The part of `indices` that the placement gives to one coordinate of the mesh dimension."""
     if _kind(placement) == "_StridedShard":
@@ -161,10 +140,3 @@ def _select(tensor, dim, indices):
     if not len(indices) or int(indices[-1]) - int(indices[0]) + 1 == len(indices):
         return tensor.narrow(dim, int(indices[0]) if len(indices) else 0, len(indices))
     return tensor.index_select(dim, indices.to(tensor.device))
-
-
-def _wanted(weight, rows):
-    """The placements of a factor that match the weight's, for its rows or for its columns."""
-    def is_wanted(placement):
-        return _kind(placement) != "Replicate" and (placement.dim % weight.dim() == 0) == rows
-    return tuple(one if is_wanted(one) else torch.distributed.tensor.Replicate() for one in weight.placements)

@@ -12,6 +12,7 @@ from dorajit.operations import eligibility
 
 _lock = control.fork_lock()
 _scopes = weakref.WeakKeyDictionary()  # layer -> Kept, for layers inside a scope
+_num_scopes = 0  # each call of a layer asks for it, which is faster than for the length of _scopes
 
 
 class Kept:
@@ -56,14 +57,17 @@ def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"frozen_weights: argument `model` is a {type(model).__name__}; pass a torch.nn.Module")
+    global _num_scopes
     layers = list(_layers_of(model))
     with _lock:
+        _num_scopes += 1
         for layer in layers:
             _scopes.setdefault(layer, Kept()).scopes += 1
     try:
         yield
     finally:
         with _lock:
+            _num_scopes -= 1
             for layer in layers:
                 kept = _scopes[layer]
                 kept.scopes -= 1
@@ -73,18 +77,12 @@ def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
 
 def of(layer):
     """The Kept of the layer, or None outside of any scope."""
-    return _scopes.get(layer) if _scopes else None
+    return _scopes.get(layer) if _num_scopes else None
 
 
 def made(kept, operands, scale, compute):
-    """compute(); for the Kept of a scope that nothing observes the cached result for these operands.
-
-    Args:
-        kept: that of the layer, or None.
-        operands: the tensors from which it is computed.
-        scale: other values on which it depends.
-        compute: () -> a value that depends only on operands and scale.
-    """
+    """compute(), which depends only on the operands and `scale`; for the Kept of a scope that nothing observes the cached
+    result for these."""
     return compute() if kept is None or eligibility.is_observed() else kept.made(operands, scale, compute)
 
 
@@ -102,21 +100,13 @@ def _layers_of(model):
 
 def key_of(operands, scale):
     """A key that changes with the scale, the stream and each write to an operand that PyTorch counts. None if nothing
-    may be cached: for tensors without a version, and during CUDA graph capture, because replays may use other weights.
-
-    A key contains addresses, which an allocator may reuse: a caller that must not confuse a new tensor with an old
-    one has to keep the operands alive.
-    """
+    may be cached: for tensors without a version, and during CUDA graph capture, because replays may use other weights. It
+    contains addresses, which an allocator may reuse: callers keep the operands alive."""
     state = _native.tensor_state(*operands) or _slow_state(operands)
-    if state is None:
-        return None
-    stream = 0
     first = operands[0]
-    if first.is_cuda:
-        if torch._C._cuda_isCurrentStreamCapturing():
-            return None
-        stream = torch._C._cuda_getCurrentRawStream(first.device.index)
-    return scale, stream, state
+    if state is None or (first.is_cuda and torch._C._cuda_isCurrentStreamCapturing()):
+        return None
+    return scale, torch._C._cuda_getCurrentRawStream(first.device.index) if first.is_cuda else 0, state
 
 
 def _slow_state(operands):

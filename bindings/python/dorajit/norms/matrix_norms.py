@@ -150,15 +150,10 @@ def gain_type(matrix, a, b, magnitude):
     `magnitude` [rows]."""
     if a.dim() != 2 or matrix.dim() != 2 or not _has_rows(matrix):
         return None
-    return _gain_type(recording.target_of(matrix), matrix.dtype, a.dtype, b.dtype, magnitude.dtype, a.shape[0],
-                      matrix.numel())
-
-
-@functools.lru_cache(maxsize=1024)
-def _gain_type(device, matrix, a, b, magnitude, rank, elements):
-    dtype = torch.float64 if torch.float64 in (matrix, a, b) else torch.float32
-    is_served = rank and elements and _serves_types(device, matrix, a, b, dtype, rank, elements)
-    return _GAINS.get(magnitude) if is_served else None
+    rank, elements, types = a.shape[0], matrix.numel(), (matrix.dtype, a.dtype, b.dtype)
+    dtype = torch.float64 if torch.float64 in types else torch.float32
+    is_served = rank and elements and _serves_types(recording.target_of(matrix), *types, dtype, rank, elements)
+    return _GAINS[magnitude.dtype] if is_served and magnitude.dtype in _GAINS else None
 
 
 def divisor_and_gain(matrix, a, b, magnitude, scale):

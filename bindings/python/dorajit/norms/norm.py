@@ -16,15 +16,14 @@ from dorajit import checks, control
 from dorajit.norms import dtensor_norm, matrix_norms, precision
 from dorajit.norms.matrix_norms import matrices, norms, sum_type
 from dorajit.operations import eligibility, gain, recording, torch_library
-from dorajit.distributed import frameworks, gather
+from dorajit.distributed import gather
 
 # glibc returns larger blocks to the system, and each new block causes a page fault for every page: temporaries of
 # 64 MB doubled the time of a norm.
 _MOST_BYTES_ON_CPU = 16 << 20
 
 
-def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
-                chunk_mb: Optional[int] = None) -> Tensor:
+def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *, chunk_mb: Optional[int] = None) -> Tensor:
     """The L2 norms of the rows of weight + scale * lora_B @ lora_A.
 
     Sums are float32 (float64 if an argument is float64), whatever the types of the arguments and the
@@ -52,7 +51,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
             parameter that FSDP or ZeRO-3 has sharded is not gathered.
     """
     operands = weight, lora_A, lora_B
-    if eligibility.is_observed() and (eligibility.is_compiling() or not any(map(frameworks.is_dtensor, operands))):
+    if eligibility.is_observed() and (eligibility.is_compiling() or not any(map(gather.is_dtensor, operands))):
         has_operator = control.state.enabled and eligibility.why_expression(*operands) is None
         run = torch.ops.dorajit.row_norms if has_operator else _expression
         return run(weight.detach(), lora_A.detach(), lora_B.detach(), scale, chunk_mb)
@@ -66,7 +65,7 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb):
     check(weight, lora_A, lora_B)
     if recording.target_of(weight).type == "cpu":
         budget = min(budget, _MOST_BYTES_ON_CPU)
-    if any(map(frameworks.is_dtensor, (weight, lora_A, lora_B))):
+    if any(map(gather.is_dtensor, (weight, lora_A, lora_B))):
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget)
     return norms(*matrices(weight, lora_A, lora_B), scale, budget, sum_type(weight, lora_A, lora_B))
 
@@ -113,18 +112,16 @@ def check(weight, lora_A, lora_B):
     for name, tensor in given.items():
         gather.require("weight_norm", name, tensor)
         if tensor.dim() < 2:
-            raise ValueError(f"weight_norm: argument `{name}` has shape {tuple(tensor.shape)}; pass a "
-                             "matrix or the weight of a convolution")
+            raise ValueError(f"weight_norm: argument `{name}` has shape {tuple(tensor.shape)}; pass a matrix or the weight "
+                             "of a convolution")
     checks.same_device("weight_norm", **given)
     columns, rank = math.prod(weight.shape[1:]), lora_A.shape[0]
     if math.prod(lora_A.shape[1:]) != columns:
-        raise ValueError(f"weight_norm: argument `lora_A` has shape {tuple(lora_A.shape)}, which does "
-                         f"not match `weight` of {tuple(weight.shape)}; give it "
-                         f"{columns} columns")
+        raise ValueError(f"weight_norm: argument `lora_A` has shape {tuple(lora_A.shape)}, which does not match `weight` of "
+                         f"{tuple(weight.shape)}; give it {columns} columns")
     if (lora_B.shape[0], math.prod(lora_B.shape[1:])) != (weight.shape[0], rank):
-        raise ValueError(f"weight_norm: argument `lora_B` has shape {tuple(lora_B.shape)}, but "
-                         f"`weight` has {weight.shape[0]} rows and `lora_A` a rank of {rank}; give it "
-                         f"({weight.shape[0]}, {rank})")
+        raise ValueError(f"weight_norm: argument `lora_B` has shape {tuple(lora_B.shape)}, but `weight` has "
+                         f"{weight.shape[0]} rows and `lora_A` a rank of {rank}; give it ({weight.shape[0]}, {rank})")
 
 
 def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):

@@ -49,14 +49,14 @@ def _turn(full):
 _float32_products = control.Switch(_turn, False)
 
 
-def _is_autocast_enabled(device_type):
-    # torch.compile can trace only this function; it raises for devices without autocast.
+def is_autocast_enabled(device_type):
+    """torch.is_autocast_enabled, which raises for devices without autocast; torch.compile can trace no other function."""
     return device_type != "meta" and torch.is_autocast_enabled(device_type)
 
 
 def without_autocast(device_type):
     """Context without autocast; does nothing for device types without autocast, such as meta."""
-    if _is_autocast_enabled(device_type):
+    if is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()
 
@@ -64,7 +64,7 @@ def without_autocast(device_type):
 def as_autocast(factor):
     """A factor of a product in the type to which autocast would cast it; unchanged outside of autocast."""
     kind = factor.device.type
-    if factor.dtype is torch.float64 or not _is_autocast_enabled(kind):
+    if factor.dtype is torch.float64 or not is_autocast_enabled(kind):
         return factor
     return factor.to(torch.get_autocast_dtype(kind))
 
@@ -74,7 +74,7 @@ def of_adapter(result):
     chosen type of low-rank products (dorajit.set_low_rank_dtype)."""
     kind = result.device.type
     if (control.state.low_rank_dtype == "adapter" or result.dtype not in (torch.float16, torch.bfloat16)
-            or kind == "meta" or _is_autocast_enabled(kind)):
+            or kind == "meta" or is_autocast_enabled(kind)):
         return contextlib.nullcontext()
     return torch.autocast(kind, dtype=result.dtype)
 
@@ -89,24 +89,18 @@ def full(device_type):
 def is_mixed(a, b):
     """Whether mixed_product can compute a @ b.T without loss: `a` has 16 bits and the device has tensor cores for it.
 
-    Products of two 16-bit numbers are exact in float32, and a float32 number is the sum of three
-    bfloat16 numbers.
+    Products of two 16-bit numbers are exact in float32, and a float32 number is the sum of three bfloat16 numbers.
     """
-    if not _has_mixed_products(a):
-        return False
     if a.dtype is torch.bfloat16:
-        return b.dtype in (torch.bfloat16, torch.float32) and _has_bfloat16_units(a)
+        return b.dtype in (torch.bfloat16, torch.float32) and _has_mixed_products(a, (8, 0))
     # PyTorch gives no float32 result for float16 factors while allow_fp16_accumulation is on.
-    return (a.dtype is torch.float16 and b.dtype is torch.float16
+    return (a.dtype is torch.float16 and b.dtype is torch.float16 and _has_mixed_products(a, (0, 0))
             and not getattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", False))
 
 
-def _has_mixed_products(tensor):
-    return recording.is_cuda(tensor) and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None
-
-
-def _has_bfloat16_units(tensor):
-    return recording.target_of(tensor).capability >= (8, 0)
+def _has_mixed_products(tensor, least_capability):
+    return (recording.is_cuda(tensor) and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None
+            and recording.target_of(tensor).capability >= least_capability)
 
 
 def mixed_product(a, b, factor=1.0):
@@ -135,9 +129,7 @@ def terms(a, b, dtype):
     if dtype is not torch.float32 or (a.dtype is b.dtype and is_mixed(a, b)):
         return (a, b) if dtype is torch.float32 else (a.to(dtype), b.to(dtype))
     a, b = a.float(), b.float()
-    if not (_has_mixed_products(a) and _has_bfloat16_units(a)):
-        return a, b
-    return _split(a, b)
+    return _split(a, b) if _has_mixed_products(a, (8, 0)) else (a, b)
 
 
 def _split(a, b):

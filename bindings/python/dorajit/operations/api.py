@@ -26,8 +26,7 @@ _compose_residual, _norm_assembly = operations["compose_residual"], operations["
 _compose_residual_at_once = _compose_residual.at_once
 
 
-def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
-                       inplace: bool = True) -> Tensor:
+def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float, inplace: bool = True) -> Tensor:
     """(gain - 1) * base + gain * (scale * lora), in one pass over memory.
 
     Args:
@@ -87,8 +86,7 @@ def _called(function, operation, inputs, scale, outputs):
     return run.observed(function, operation, inputs, scale, more)
 
 
-def fused_dora_compose_autograd(lora: Tensor, base: Tensor, gain: Tensor,
-                                scale: float) -> Tensor:
+def fused_dora_compose_autograd(lora: Tensor, base: Tensor, gain: Tensor, scale: float) -> Tensor:
     """The composition for training: never in place, with a fused backward pass.
 
     Saves `scale * lora + base` for the backward pass if gain requires grad, and otherwise no tensor of
@@ -139,8 +137,7 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
     return run.observed("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias), scale)[0]
 
 
-def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,
-                                 scale: float) -> tuple[Tensor, Tensor]:
+def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """The composition, and the `inner` tensor of its backward pass, from one read of the operands.
 
     Returns:
@@ -175,8 +172,7 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], gain: Tensor, scale
 
     Args:
         d_out: the gradient of the result; any strides.
-        inner: scale * lora + base, of d_out's shape, from fused_dora_forward_and_inner; may be
-            None without needs_mag_grad.
+        inner: scale * lora + base, of d_out's shape, from fused_dora_forward_and_inner; may be None without needs_mag_grad.
         gain, scale: as in the forward pass.
         needs_lora_grad, needs_base_grad, needs_mag_grad: which gradients are computed.
 
@@ -194,8 +190,7 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], gain: Tensor, scale
     return _called("compose_backward", _backward, inputs, scale, wanted)
 
 
-def fused_norm_assembly(w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor,
-                        scale: float) -> tuple[Tensor]:
+def fused_norm_assembly(w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor, scale: float) -> tuple[Tensor]:
     """The row norms of W + scale B A from their factored terms.
 
         norm = sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0))
@@ -245,8 +240,7 @@ def warmup(operation: str, *tensors: Optional[Tensor], inplace: bool = False,
         dorajit.Error: a kernel could not be compiled or loaded.
     """
     if not isinstance(operation, str) or operation not in operations:
-        raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
-                         f"{', '.join(map(repr, operations))}")
+        raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of {', '.join(map(repr, operations))}")
     described = operations[operation]
     most = len(described.inputs)
     least = most - sum(not one.is_required for one in described.inputs) * described.is_composition
@@ -270,8 +264,7 @@ def warmup(operation: str, *tensors: Optional[Tensor], inplace: bool = False,
     for outputs in _warmup_outputs(described, inputs, inplace, wanted, types):
         answer, _ = run.planned(described, inputs, outputs)
         if answer.reason is not None:
-            raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
-                                          errors.UNSUPPORTED)
+            raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}", errors.UNSUPPORTED)
         _native.warmup(operation, answer.operands)
 
 
@@ -279,8 +272,7 @@ def _warmup_outputs(operation, inputs, inplace, wanted, types):
     """The outputs of the expected calls, as for run.launch: with and without the optional ones."""
     if operation.makes_gradients:
         given = iter(types or (inputs[0].dtype,) * len(operation.outputs))
-        types = [operation.model_of(one, inputs).dtype if one.is_sum else next(given)
-                 for one in operation.outputs]
+        types = [operation.model_of(one, inputs).dtype if one.is_sum else next(given) for one in operation.outputs]
         return [tuple(dtype if want else None for dtype, want in zip(types, wanted))]
     dtype = expression.output_types(operation, inputs)[0]
     first, *rest = operation.outputs

@@ -42,15 +42,19 @@ backward, residual_backward = backward_passes["backward"], backward_passes["resi
 magnitude_backward = _backward_pass(operations["magnitude_backward"])
 
 
-class Compose(torch.autograd.Function):
-    """The node of compositions.compose."""
+class _Node(torch.autograd.Function):
+    """The node of compositions.compose, or of compose_residual, whose bias is a constant."""
 
     @staticmethod
-    def forward(ctx, lora, base, gain, scale, inplace):
-        ctx.scale = scale
-        ctx.types = (base.dtype,)
+    def forward(ctx, lora, base, gain, scale, bias, is_residual, inplace):
+        ctx.scale, ctx.is_residual = scale, is_residual
+        ctx.types = (lora.dtype, base.dtype) if is_residual else (base.dtype,)
         ctx.set_materialize_grads(False)
-        out, inner = compositions.compose(lora, base, gain, scale, ctx.needs_input_grad[2], lora if inplace else None)
+        keeps_inner = ctx.needs_input_grad[2]
+        if is_residual:
+            out, inner = compositions.compose_residual(lora, base, gain, bias, scale, keeps_inner)
+        else:
+            out, inner = compositions.compose(lora, base, gain, scale, keeps_inner, lora if inplace else None)
         ctx.save_for_backward(gain, inner)
         if inplace:
             ctx.mark_dirty(lora)
@@ -58,63 +62,38 @@ class Compose(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, backward), None, None
-
-
-class ComposeResidual(torch.autograd.Function):
-    """The node of compositions.compose_residual; the bias is a constant."""
-
-    @staticmethod
-    def forward(ctx, lora, result, gain, bias, scale):
-        ctx.scale = scale
-        ctx.types = lora.dtype, result.dtype
-        ctx.set_materialize_grads(False)
-        out, inner = compositions.compose_residual(lora, result, gain, bias, scale,
-                                                   ctx.needs_input_grad[2])
-        ctx.save_for_backward(gain, inner)
-        return out, inner
-
-    @staticmethod
-    def backward(ctx, d_out, d_inner):
-        return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, residual_backward), None, None
+        through_out = residual_backward if ctx.is_residual else backward
+        return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, through_out), None, None, None, None
 
 
 # The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
-_apply = super(torch.autograd.Function, Compose).apply
-_apply_residual = super(torch.autograd.Function, ComposeResidual).apply
+_apply = super(torch.autograd.Function, _Node).apply
 
 
 def compose(lora, base, gain, scale, inplace=False):
     """compositions.compose as a node, into a new tensor or into lora's memory."""
     if not inplace:
-        return _apply(lora, base, gain, scale, False)[0]
+        return _apply(lora, base, gain, scale, None, False, False)[0]
     if lora.is_leaf and lora.requires_grad:
         raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
                            "may not be written in place; pass inplace=False")
     if lora._is_view() or lora.is_inference():  # copy_ checks whether these may be written
         return lora.copy_(compose(lora, base, gain, scale))
-    return _apply(lora, base, gain, scale, True)[0]
+    return _apply(lora, base, gain, scale, None, False, True)[0]
 
 
 def compose_residual(lora, result, gain, bias, scale):
     """compositions.compose_residual as a node."""
-    return _apply_residual(lora, result, gain, bias, scale)[0]
+    return _apply(lora, result, gain, scale, bias, True, False)[0]
 
 
 def gradients(ctx, gain, inner, d_out, d_inner, through_out):
-    """The gradients of lora, the base result and the magnitude, None where none is needed.
-
-    Args:
-        ctx: has the attributes scale and types.
-        inner: None if the magnitude needs no gradient.
-        d_out, d_inner: the gradients of the outputs; each may be None.
-        through_out: one of backward_passes; it computes the part of the gradients that comes through out.
-    """
+    """The gradients of lora, the base result and the magnitude, None where none is needed. `through_out`, one of
+    backward_passes, computes the part that comes through out. `inner` and the gradients of the outputs may be None."""
     wanted = ctx.needs_input_grad
     d_lora = d_base = d_gain = None
     if d_out is not None:
-        d_lora, d_base, d_gain = through_out((d_out, inner if wanted[2] else None, gain), ctx.scale, wanted,
-                                              ctx.types)
+        d_lora, d_base, d_gain = through_out((d_out, inner if wanted[2] else None, gain), ctx.scale, wanted, ctx.types)
     if d_inner is not None:  # through inner = scale * lora + base
         if wanted[0]:
             term = ctx.scale * d_inner

@@ -6,8 +6,6 @@ Arguments are those of the public functions (dorajit.operations.api); outputs th
 in dorajit.operations.run.
 """
 
-import functools
-
 import torch.nn.functional as F
 
 from dorajit.control import state
@@ -44,12 +42,9 @@ def compose(lora, base, gain, scale, keeps_inner=False, out=None):
 
 def compose_residual(lora, result, gain, bias, scale, keeps_inner, inplace=False):
     """(out, inner): out = result + compose of base = result - bias, in a new tensor of the type of result + lora;
-    inner = scale * lora + base in that type, or None without `keeps_inner`. The bias may be None.
-
-    Args:
-        inplace: for a caller that holds the only references to lora and result: the output is written into result and
-            has its type; inner is written into lora if lora has the wider type.
-    """
+    inner = scale * lora + base in that type, or None without `keeps_inner`. The bias may be None. `inplace` is for a caller
+    that holds the only references to lora and result: the output is written into result and has its type; inner is written
+    into lora if lora has the wider type."""
     if bias is not None and bias.dim() != gain.dim():
         bias = expression.over_channels(bias, gain)
     dtype = lora.dtype if lora.dtype is result.dtype else expression.sum_type(lora, result)
@@ -62,16 +57,8 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner, inplace=False
 
 
 def compose_low_rank(low, lora_B, result, gain, bias, scale, keeps_inner):
-    """compose_residual in place, with lora = low @ lora_B^T: (output in result's memory, inner or None).
-
-    Args:
-        low: [..., rank].
-        lora_B: [out, rank], of low's element type.
-        result: [..., out]; the caller holds the only reference.
-        gain, bias: [out]; the bias may be None.
-        scale: a float.
-        keeps_inner: whether inner is returned.
-    """
+    """compose_residual in place, with lora = low @ lora_B^T: (output in result's memory, inner or None). low is [..., rank],
+    lora_B [out, rank] of its element type; gain and bias are [out]."""
     if state.enabled and serves_low_rank(lora_B):
         dtype = expression.sum_type(low, result) if keeps_inner else None
         made = run.launch(_compose_low_rank, (low, lora_B, result, gain, bias), (result, dtype), scale)
@@ -82,11 +69,8 @@ def compose_low_rank(low, lora_B, result, gain, bias, scale, keeps_inner):
 
 def serves_low_rank(lora_B):
     """Whether the kernel compose_low_rank is used for lora_B, [out, rank], and a factor of its element type."""
-    return recording.is_cuda(lora_B) and _serves_low_rank(recording.target_of(lora_B).capability, lora_B.dtype, *lora_B.shape)
-
-
-@functools.lru_cache(maxsize=256)
-def _serves_low_rank(capability, dtype, out, rank):
+    if not recording.is_cuda(lora_B) or lora_B.dtype not in HALVES:
+        return False
+    capability, (out, rank) = recording.target_of(lora_B).capability, lora_B.shape
     has_wgmma = capability == _WGMMA_CAPABILITY and out % _VECTOR == 0 and rank % _VECTOR == 0
-    return (dtype in HALVES and capability >= _LEAST_CAPABILITY
-            and rank <= (_MOST_RANK_BY_WGMMA if has_wgmma else _MOST_RANK))
+    return capability >= _LEAST_CAPABILITY and rank <= (_MOST_RANK_BY_WGMMA if has_wgmma else _MOST_RANK)

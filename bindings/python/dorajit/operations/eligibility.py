@@ -14,7 +14,7 @@ from torch.autograd import forward_ad as _forward_ad
 
 from dorajit import _native, checks, errors
 from dorajit.control import state
-from dorajit.distributed import frameworks
+from dorajit.distributed import gather
 from dorajit.operations import expression, recording
 
 _MOST_DIMS = 16  # the limit of the extension module's tensor reader
@@ -49,12 +49,6 @@ def builds_graph(*operands):
     return False
 
 
-def is_transformed():
-    """Whether a torch.func transform or a level of forward-mode differentiation is active, for which operators have no
-    rules."""
-    return _has_transform() or _forward_ad._current_level >= 0
-
-
 def _has_transform():
     return _transform_level() is not None
 
@@ -76,11 +70,12 @@ def why_expression(*tensors):
     """The reason, as text, why a call with these tensors that is observed must run in PyTorch's own operations; None if
     it can be an operator."""
     is_traced = is_compiling()
-    if is_transformed() or (not is_traced and any(_is_batch(one) for one in tensors if isinstance(one, torch.Tensor))):
+    if _has_transform() or _forward_ad._current_level >= 0 or (
+            not is_traced and any(_is_batch(one) for one in tensors if isinstance(one, torch.Tensor))):
         return "a transform of torch.func or forward-mode differentiation is active"
     if is_traced and _is_onnx_exporting():
         return "torch.onnx.export records the call, for programs that run without dorajit"
-    if any(map(frameworks.is_dtensor, tensors)):
+    if any(map(gather.is_dtensor, tensors)):
         return "an operand is a DTensor"
     if not is_traced and _is_jit_tracing():
         return "torch.jit.trace or an exporter that uses it records the call, for programs that may run without dorajit"
@@ -124,9 +119,8 @@ class Plan(typing.NamedTuple):
 
 
 def plan(operation, inputs, outputs=()):
-    """The Plan of a call of the operation with these tensors, None for those that are left out. Operations with one shape
-    and without channels take only contiguous tensors; where there are several shapes, matrices are rows of contiguous
-    elements, and vectors are contiguous."""
+    """The Plan of a call of the operation with these tensors, None for those that are left out. Without channels, an
+    operation takes only contiguous tensors; where there are several shapes, matrices have rows of contiguous elements."""
     operands = operation.inputs + operation.outputs
     tensors = (*inputs, *outputs, *(None,) * (len(operation.outputs) - len(outputs)))
     given = {one.name: tensor for one, tensor in zip(operands, tensors) if tensor is not None}
@@ -143,8 +137,7 @@ def plan(operation, inputs, outputs=()):
         if tensor is not None and not _flattens(tensor, columns):
             return Plan(_no_rows(one.name, tensor), strides_only=True)
     added = int(operation.has_one_shape and inputs[0].dim() == 0)
-    return Plan(changed=added > 0, operands=tuple(
-        None if one is None else one[(None,) * added] for one in tensors))
+    return Plan(changed=added > 0, operands=tuple(None if one is None else one[(None,) * added] for one in tensors))
 
 
 def unfit(name, tensor):
@@ -156,21 +149,15 @@ def unfit(name, tensor):
         return f"`{name}` is on the device {tensor.device}, which has no kernels"
     if tensor.dtype not in _KERNEL_TYPES:
         return f"`{name}` has elements of {tensor.dtype}"
-    if not (recording.is_running() or _has_memory(tensor)):
+    try:
+        recording.is_running() or tensor.data_ptr()
+    except RuntimeError:
         return f"`{name}` has no memory, as inside torch.vmap"
     if tensor.is_neg():
         return f"`{name}` has a pending negation (resolve_neg() applies it)"
     if tensor.dim() > _MOST_DIMS:
         return f"`{name}` has more than {_MOST_DIMS} dimensions"
     return None
-
-
-def _has_memory(tensor):
-    try:
-        tensor.data_ptr()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _plan_views(operands, tensors):
@@ -193,9 +180,11 @@ def _plan_views(operands, tensors):
         one.is_per_channel and (tensor.shape != gain.shape or not torch._C._is_alias_of(viewed, tensor))
         for one, tensor, viewed in given)
     reason, in_order = None, list(range(dims))
-    for order in in_order, _memory_order(given[0][2]):
+    viewed = given[0][2]
+    for order in in_order, sorted(in_order, key=lambda dim: -viewed.stride(dim)):  # that of memory, as of channels_last
         turned = {one.name: viewed.permute(order) for one, _, viewed in given}
-        columns = _column_dims(turned[operands[0].name], wide.permute(order))
+        sizes = wide.permute(order).shape[::-1]
+        columns = max(next((dim for dim, size in enumerate(sizes) if size != 1), 1), 1)  # counted from the last dimension
         loose = next((one.name for one, _, _ in given
                       if not one.is_per_channel and not _flattens(turned[one.name], columns)), None)
         if loose is None:
@@ -204,29 +193,14 @@ def _plan_views(operands, tensors):
     return Plan(reason, strides_only=True)
 
 
-def _memory_order(tensor):
-    """The dimensions in the order of memory, largest stride first; finds channels_last."""
-    return sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
-
-
 def _no_rows(name, tensor):
     return (f"`{name}` has strides {tensor.stride()} and shape {tuple(tensor.shape)}, which do not form rows of "
             "contiguous elements with a constant stride")
 
 
-def _column_dims(matrix, gain):
-    """How many dimensions, counted from the last, form the columns of a kernel's matrix."""
-    channels = [dim for dim, size in enumerate(reversed(gain.shape)) if size != 1]
-    axis = channels[0] if channels else int(matrix.shape[-1] != 1)
-    return max(axis, 1)
-
-
 def _flattens(tensor, column_dims=None):
-    """Whether the tensor is a matrix with rows of contiguous elements and one stride between them.
-
-    Args:
-        column_dims: how many dimensions, counted from the last, form the columns; None: all.
-    """
+    """Whether the tensor is a matrix with rows of contiguous elements and one stride between them. `column_dims`: how many
+    dimensions, counted from the last, form the columns; None: all."""
     if tensor.numel() == 0:
         return True
     dims = list(zip(tensor.shape, tensor.stride()))[::-1]

@@ -17,23 +17,17 @@ _aten = torch.ops.aten
 
 
 class Formula(NamedTuple):
-    """An operation in PyTorch's operations.
+    """An operation in PyTorch's operations."""
 
-    Attributes:
-        compute: (*inputs, *scalars, *more) -> the output, or a tuple of all outputs. For an operation that
-            computes gradients, `more` is which of them are wanted, and the free element types.
-        result_type: (*inputs) -> the element type of the outputs; not used for gradients.
-        free_types: output -> name of the operator's argument for its element type, which callers choose; other
-            gradients have the types of their models.
-        is_differentiable: whether the operator has gradients, those of `compute`.
-        backward: for a composition, instead: the operation of its backward pass, which takes inner.
-    """
-
+    # (*inputs, *scalars, *more) -> the output, or a tuple of all outputs. For an operation that computes gradients, `more`
+    # is which of them are wanted, and the free element types.
     compute: Callable
-    result_type: Callable = lambda first, *_: first.dtype
+    result_type: Callable = lambda first, *_: first.dtype  # (*inputs) -> that of the outputs; not used for gradients
+    # Output -> name of the operator's argument for its element type, which callers choose; other gradients have the types
+    # of their models.
     free_types: dict[str, str] = {}
-    is_differentiable: bool = False
-    backward: Optional[str] = None
+    is_differentiable: bool = False  # whether the operator has gradients, those of `compute`
+    backward: Optional[str] = None   # for a composition, instead: the operation of its backward pass, which takes inner
 
 
 formulas = {}  # name of an operation -> its Formula
@@ -48,19 +42,13 @@ def _formula(name, **rest):
 
 
 def output_types(operation, inputs, more=(), num_outputs=None):
-    """The element type of each output of a call, None where it is left out.
-
-    Args:
-        more: as for Formula.compute.
-        num_outputs: for an operation that computes no gradients, how many outputs are wanted; None: the required
-            ones.
-    """
+    """The element type of each output of a call, None where it is left out. `more` as for Formula.compute; `num_outputs`:
+    how many are wanted of an operation that computes no gradients, None: the required ones."""
     if operation.makes_gradients:
         return [None if not want else more[place] if place else operation.model_of(output, inputs).dtype
                 for output, place, want in zip(operation.outputs, places_of_types(operation), more[0])]
     formula = formulas.get(operation.name)
-    if num_outputs is None:
-        num_outputs = operation.num_required
+    num_outputs = operation.num_required if num_outputs is None else num_outputs
     dtype = formula.result_type(*inputs) if formula else inputs[0].dtype
     return [dtype] * num_outputs + [None] * (len(operation.outputs) - num_outputs)
 
@@ -84,8 +72,7 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
     if operation.makes_gradients:
         return tuple(made)
     made = made if isinstance(made, tuple) else (made,)
-    if num_outputs is None:
-        num_outputs = operation.num_required
+    num_outputs = operation.num_required if num_outputs is None else num_outputs
     return made[:num_outputs] + (None,) * (len(operation.outputs) - num_outputs)
 
 
@@ -141,17 +128,11 @@ def compose_inner(lora, base, gain, scale):
 def backward(d_out, inner, gain, scale, wanted, base_dtype):
     """The gradients of lora, base and gain through compose; None where `wanted` is false."""
     dtype, gain_dtype, gain_shape = d_out.dtype, gain.dtype, gain.shape
-    if wanted[2]:
-        d_out, inner, gain = _widened(d_out, inner, gain)
-    else:
-        d_out, gain = _widened(d_out, gain)
+    d_out, gain, *inners = _widened(d_out, gain, *((inner,) if wanted[2] else ()))
     gain = over(gain, d_out)
     d_lora = ((gain * scale) * d_out).to(dtype) if wanted[0] else None
     d_base = ((gain - 1) * d_out).to(base_dtype) if wanted[1] else None
-    d_gain = None
-    if wanted[2]:
-        total = (inner * d_out).sum_to_size(gain.shape)
-        d_gain = total.to(gain_dtype).reshape(gain_shape)
+    d_gain = (inners[0] * d_out).sum_to_size(gain.shape).to(gain_dtype).reshape(gain_shape) if wanted[2] else None
     return d_lora, d_base, d_gain
 
 
@@ -210,9 +191,7 @@ ACTIVATIONS = {
 }
 
 
-def _register_gated(activation):
-    function, derivative = ACTIVATIONS[activation]
-
+def _register_gated(activation, function, derivative):
     @_formula(f"gated_{activation}", is_differentiable=True)
     def gated(gate, up):
         """act(gate) * up, in gate's element type, to which act(gate) is rounded as well."""
@@ -235,8 +214,8 @@ def _register_gated(activation):
         return tuple(one.to(of_one) if want else None for one, of_one, want in zip(made, types, wanted))
 
 
-for _one in ACTIVATIONS:
-    _register_gated(_one)
+for _one in ACTIVATIONS.items():
+    _register_gated(_one[0], *_one[1])
 
 
 @_formula("norm_assembly", is_differentiable=True)

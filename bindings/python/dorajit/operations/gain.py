@@ -3,7 +3,7 @@
 import torch
 
 from dorajit import checks
-from dorajit.distributed import frameworks, gather
+from dorajit.distributed import gather
 
 HALVES = frozenset({torch.float16, torch.bfloat16})
 
@@ -30,17 +30,8 @@ def gain(magnitude, norm):
     max(norm, eps) is rounded to the magnitude's type, so that a magnitude made from the norm gives
     exactly 1. The gain of a 16-bit magnitude is float32.
 
-    Args:
-        magnitude: one element per row, of any shape.
-        norm: as many elements. A DTensor is redistributed to the magnitude's placements.
-
-    Returns:
-        A tensor of the magnitude's shape; a DTensor if the magnitude is one.
-
-    Raises:
-        TypeError: the magnitude is not a tensor of floating point numbers.
-        ValueError: shapes or devices do not agree; the magnitude is not gathered, or is a DTensor
-            over another mesh than the norm.
+    Both have one element per row; the result has the magnitude's shape and placements. Raises the TypeError or ValueError
+    of a magnitude that is not a tensor of floating point numbers, does not agree with the norm, or is not gathered.
     """
     return with_divisor(magnitude, norm)[1]
 
@@ -59,7 +50,7 @@ def with_divisor(magnitude, norm):
     if magnitude.device != norm.device:
         raise ValueError(f"magnitude: argument `magnitude` is on {magnitude.device} but the weight is "
                          f"on {norm.device}; move both to one device")
-    if frameworks.is_dtensor(magnitude) or frameworks.is_dtensor(norm):
+    if gather.is_dtensor(magnitude) or gather.is_dtensor(norm):
         norm = _beside(magnitude, norm.detach())
     made = divisor(norm.detach(), magnitude.dtype).reshape(magnitude.shape)
     return made, magnitude.to(made.dtype) / made
@@ -68,14 +59,13 @@ def with_divisor(magnitude, norm):
 def _beside(magnitude, norm):
     """The norm in the magnitude's shape and, over several ranks, with the magnitude's placements."""
     with torch.no_grad():
-        if not frameworks.is_dtensor(magnitude):
+        if not gather.is_dtensor(magnitude):
             return norm.full_tensor()
-        if not frameworks.is_dtensor(norm) or norm.device_mesh != magnitude.device_mesh:
-            weight = f"over {norm.device_mesh}" if frameworks.is_dtensor(norm) else "a plain tensor"
+        if not gather.is_dtensor(norm) or norm.device_mesh != magnitude.device_mesh:
+            weight = f"over {norm.device_mesh}" if gather.is_dtensor(norm) else "a plain tensor"
             raise ValueError(f"magnitude: argument `magnitude` is a DTensor over "
                              f"{magnitude.device_mesh} but the weight is {weight}; shard both alike")
         if norm.placements == magnitude.placements and norm.dim() == magnitude.dim():
             return norm
-        whole = type(norm).from_local(norm.full_tensor().reshape(magnitude.shape), norm.device_mesh,
-                                      run_check=False)
+        whole = type(norm).from_local(norm.full_tensor().reshape(magnitude.shape), norm.device_mesh, run_check=False)
         return whole.redistribute(placements=magnitude.placements)

@@ -16,15 +16,10 @@ from dorajit import _native, checks
 
 
 class Target(NamedTuple):
-    """A device, as far as the choice of kernels depends on it.
+    """A device, as far as the choice of kernels depends on it."""
 
-    Attributes:
-        type: "cpu" or "cuda"; for tensors that no kernel takes, that of their device.
-        capability: the compute capability of a GPU.
-    """
-
-    type: str
-    capability: tuple[int, int] = (0, 0)
+    type: str  # "cpu" or "cuda"; for tensors that no kernel takes, that of their device
+    capability: tuple[int, int] = (0, 0)  # the compute capability of a GPU
 
 
 target = None  # that of the recording that runs

@@ -42,7 +42,6 @@ def launch_over_views(error, operation, inputs, outputs, scalars):
     checks.operands(operation.name, operation, inputs)
     if all(one is None for one in outputs):
         return None
-    reason = None
     if isinstance(error, (errors.NoDriverError, errors.NoCompilerError)):
         reason = str(error)
         warnings.warn(f"{reason}. Until then such calls run in PyTorch.", RuntimeWarning, stacklevel=5)
@@ -99,13 +98,7 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
 def observed(function, operation, inputs, scale, more=()):
     """All outputs of a call that somebody observes, or while a switch is off, None for those that are left out: those of
     the operator, or of PyTorch's own operations. A composition that keeps inner for its backward pass has it as a second
-    output.
-
-    Args:
-        function: its name in messages.
-        inputs: the tensors, None for those that are left out.
-        more: for an operation that computes gradients, which are wanted, and the free element types.
-    """
+    output. `function`: its name in messages; `more` as for Formula.compute."""
     given = operation.given(inputs).values()
     reason = eligibility.why_torch(operation, given)
     if reason is not None or not eligibility.is_compiling():  # traced operators check their arguments

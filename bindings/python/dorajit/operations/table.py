@@ -6,24 +6,15 @@ from dorajit import _native
 
 
 class Operand(NamedTuple):
-    """A tensor of an operation.
-
-    Attributes:
-        name: its name in the table.
-        dimensions: their names. If there are two, the first one stands for all dimensions of a tensor except the
-            last; if there is one, it stands for all dimensions of a tensor.
-        is_required: it may not be left out.
-        is_for_sum: it is an input that only the sum reads.
-        is_sum: it is an output with the sum over a channel.
-        is_per_channel: it has one element per channel and is broadcast over the first input.
-    """
+    """A tensor of an operation. The first one of two dimensions stands for all dimensions of a tensor except the last, a
+    single one for all."""
 
     name: str
-    dimensions: tuple[str, ...]
-    is_required: bool = True
-    is_for_sum: bool = False
-    is_sum: bool = False
-    is_per_channel: bool = False
+    dimensions: tuple[str, ...]   # their names
+    is_required: bool = True      # it may not be left out
+    is_for_sum: bool = False      # an input that only the sum reads
+    is_sum: bool = False          # an output with the sum over a channel
+    is_per_channel: bool = False  # it has one element per channel and is broadcast over the first input
 
     def extents(self, tensor):
         """Name of a dimension -> the sizes of the tensor that form it."""
@@ -39,10 +30,9 @@ class Operation:
     Attributes:
         inputs, outputs: the Operands.
         scalars: their names.
-        launch: (*inputs, *outputs, *scalars) -> the output, or a tuple of several. An output argument is a
-            tensor to write, the element type of a tensor to allocate, True for the type of the first input
-            with the same dimensions, or None if it is left out. Raises dorajit.Error for tensors that no
-            kernel takes.
+        launch: (*inputs, *outputs, *scalars) -> the output, or a tuple of several. An output argument is a tensor to write,
+            the element type of a tensor to allocate, True for the type of the first input with the same dimensions, or None
+            if it is left out. Raises dorajit.Error for tensors that no kernel takes.
         at_once: launch, if nothing observes the call and a kernel serves it. Otherwise it does nothing and
             returns the observer, an int (who_sees in dorajit.operations.eligibility).
         has_channels: whether an input has one element per channel.
@@ -68,8 +58,7 @@ class Operation:
                 if tensor is not None or operand.is_required}
 
     def model_of(self, output, inputs):
-        """The model of an output, an input with whose layout the output is allocated: the first given input with the
-        same dimensions. None if there is none."""
+        """The first given input with an output's dimensions, with whose layout the output is allocated; or None."""
         return next((tensor for operand, tensor in zip(self.inputs, inputs)
                      if operand.dimensions == output.dimensions and tensor is not None), None)
 
@@ -81,8 +70,7 @@ class Operation:
 
     def needed(self, inputs, is_summed):
         """The inputs; without those that only the sum reads if `is_summed` is false."""
-        return inputs if is_summed else tuple(
-            None if one.is_for_sum else tensor for one, tensor in zip(self.inputs, inputs))
+        return inputs if is_summed else tuple(None if one.is_for_sum else tensor for one, tensor in zip(self.inputs, inputs))
 
 
 def _described(name, documentation, operands, scalars):

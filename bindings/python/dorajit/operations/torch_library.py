@@ -43,7 +43,7 @@ class Library(torch.library.Library):
             forward: another operator, which has no autograd, for the forward pass; None: the operator itself. Compiled
                 code contains only the other one, and so enters Python once in a call instead of twice.
         """
-        forward = forward or self._operator(name)
+        forward = forward or getattr(_ops, name)
 
         class Node(torch.autograd.Function):
             setup_context, backward = staticmethod(save), staticmethod(differentiate)
@@ -65,16 +65,13 @@ class Library(torch.library.Library):
 
     def register_constant(self, name):
         """Registers an operator whose results are constants for autograd."""
-        operator = self._operator(name)
+        operator = getattr(_ops, name)
 
         def autograd(*operands):
             with _below_autograd():
                 return operator(*operands)
 
         self.impl(name, autograd, "Autograd")
-
-    def _operator(self, name):
-        return getattr(getattr(torch.ops, self.ns), name)
 
 
 # --- schemas and implementations -----------------------------------------------------------------
@@ -137,52 +134,47 @@ def _expression(operation, num_outputs, *arguments):
 
 # --- differentiation -----------------------------------------------------------------------------
 
-class _Composition:
-    """Differentiation of compose and compose_residual, with and without inner as an output.
+def _through_backward_pass(operation, name):
+    """(differentiate, save) for Library.register_node of a composition whose backward pass is the operation `name`.
+    Operands are lora, the base result, gain, and others without gradients, of which the last is the scale."""
+    is_free = [output.name in expression.formulas[name].free_types for output in operations[name].outputs]
 
-    Operands are lora, the base result, gain, and others without gradients, of which the last is the scale.
-    """
-
-    def __init__(self, compose_inner, backward, types):
-        self._compose_inner = compose_inner  # name of the operator with inner
-        self._backward = backward            # one of autograd.backward_passes
-        self._types = types                  # (lora, base) -> the element types for `backward`
-
-    def save(self, ctx, inputs, output):
+    def save(ctx, inputs, output):
         lora, base, gain, *more = inputs
         if any(ctx.needs_input_grad[3:]):
             raise RuntimeError("compose_residual: argument `bias` requires grad, for which the operator "
                                "has no formula; call dorajit.fused_dora_compose_residual")
-        ctx.scale, ctx.types, ctx.more = more[-1], self._types(lora, base), len(more)
+        ctx.scale, ctx.more = more[-1], len(more)
+        ctx.types = tuple(one.dtype for one, has_type in zip((lora, base), is_free) if has_type)
         ctx.set_materialize_grads(False)
         kept = output[1:] if isinstance(output, tuple) else (lora, base, *more[:-1])
         ctx.save_for_backward(gain, *(kept if ctx.needs_input_grad[2] else (None,)))
 
-    def differentiate(self, ctx, d_out, d_inner=None):
+    def differentiate(ctx, d_out, d_inner=None):
         gain, *kept = ctx.saved_tensors
         inner = kept[0]
         if len(kept) > 1:  # inner is computed again; callers that need it use the operator that returns it
             lora, base, *biases = kept
-            inner = getattr(_ops, self._compose_inner)(lora, base, gain, *biases, ctx.scale)[1]
-        return *autograd.gradients(ctx, gain, inner, d_out, d_inner, self._backward), *(None,) * ctx.more
+            again = getattr(_ops, f"{operation.name.removesuffix('_inner')}_inner")
+            inner = again(lora, base, gain, *biases, ctx.scale)[1]
+        through_out = autograd.backward_passes[name]
+        return *autograd.gradients(ctx, gain, inner, d_out, d_inner, through_out), *(None,) * ctx.more
+
+    return differentiate, save
 
 
-class _ByFormula:
-    """Differentiation of an operation through its formula, which is computed again."""
-
-    def __init__(self, operation):
-        self._operation = operation
-
-    def save(self, ctx, inputs, output):
-        tensors, ctx.scalars, ctx.more = _split(self._operation, inputs)
+def _through_formula(operation):
+    """The same for an operation that is differentiated through its formula, which is computed again."""
+    def save(ctx, inputs, output):
+        tensors, ctx.scalars, ctx.more = _split(operation, inputs)
         ctx.save_for_backward(*tensors)
 
-    def differentiate(self, ctx, *given):
+    def differentiate(ctx, *given):
         tensors = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:len(tensors)]
         with torch.enable_grad():
             inputs = [one.view_as(one) if want else one for one, want in zip(tensors, wanted)]
-            made = expression.outputs(self._operation, inputs, ctx.scalars, ctx.more)
+            made = expression.outputs(operation, inputs, ctx.scalars, ctx.more)
         pairs = [(one, gradient) for one, gradient in zip((one for one in made if one is not None), given)
                  if gradient is not None]
         found = iter(torch.autograd.grad(
@@ -190,41 +182,27 @@ class _ByFormula:
             create_graph=torch.is_grad_enabled(), allow_unused=True))
         return *(next(found) if want else None for want in wanted), *(None,) * (len(ctx.scalars) + len(ctx.more))
 
-
-def _derivative(operation):
-    """(differentiate, save) for Library.register_node; None if the operation has no formula or its
-    results are constants."""
-    formula = expression.formulas.get(operation.name)
-    if formula is None or not (formula.is_differentiable or formula.backward):
-        return None
-    if formula.is_differentiable:
-        by_formula = _ByFormula(operation)
-        return by_formula.differentiate, by_formula.save
-    backward = operations[formula.backward]
-    free = expression.formulas[formula.backward].free_types
-    composition = _Composition(
-        f"{operation.name.removesuffix('_inner')}_inner", autograd.backward_passes[formula.backward],
-        lambda *of: tuple(one.dtype for one, output in zip(of, backward.outputs) if output.name in free))
-    return composition.differentiate, composition.save
+    return differentiate, save
 
 
 # --- registration --------------------------------------------------------------------------------
 
-def _variants(operation):
-    """Pairs of an operator's name and its number of outputs."""
-    required = operation.num_required
-    yield operation.name, required
-    if required:
-        for count, output in enumerate(operation.outputs[required:], required + 1):
-            yield f"{operation.name}_{output.name}", count
+def _register(library, operation, name, num_outputs):
+    formula = expression.formulas.get(operation.name)
+    run_it, fake, plain = (functools.partial(one, operation, num_outputs) for one in (_run, _fake, _expression))
+    library.add(name, _schema(name, operation, num_outputs), run_it, fake)
+    if formula is not None and (formula.is_differentiable or formula.backward):
+        pair = (_through_formula(operation) if formula.is_differentiable
+                else _through_backward_pass(operation, formula.backward))
+        library.register_node(name, plain, *pair)
+    elif formula is not None:
+        library.register_constant(name)
 
 
 _library = Library("dorajit", "DEF")
 for _operation in operations.values():
-    for _name, _count in _variants(_operation):
-        _library.add(_name, _schema(_name, _operation, _count), functools.partial(_run, _operation, _count),
-                     functools.partial(_fake, _operation, _count))
-        if _pair := _derivative(_operation):
-            _library.register_node(_name, functools.partial(_expression, _operation, _count), *_pair)
-        elif _operation.name in expression.formulas:
-            _library.register_constant(_name)
+    _required = _operation.num_required
+    _register(_library, _operation, _operation.name, _required)
+    if _required:
+        for _count, _output in enumerate(_operation.outputs[_required:], _required + 1):
+            _register(_library, _operation, f"{_operation.name}_{_output.name}", _count)

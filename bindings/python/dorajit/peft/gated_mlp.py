@@ -18,13 +18,12 @@ from dorajit.operations import eligibility
 from dorajit.peft import linear
 
 
-
 class _Form(NamedTuple):
-    """A forward: its parameter, the children that are multiplied by, and the one that is the activation."""
+    """A forward."""
 
     parameter: str
-    projections: tuple
-    activation: str
+    projections: tuple  # the children that are multiplied by
+    activation: str     # the child that is the activation
 
 
 _SEPARATE = _Form("x", ("gate_proj", "up_proj", "down_proj"), "act_fn")
@@ -49,12 +48,6 @@ _ACTIVATIONS = {("torch.nn.modules.activation", "SiLU"): "silu", ("transformers.
 
 def _form_of(kind):
     """The form of this class's forward, None for an unknown one."""
-    if kind not in _forms:
-        _forms[kind] = _read_form(kind)
-    return _forms[kind]
-
-
-def _read_form(kind):
     forward = vars(kind).get("forward")
     if not inspect.isfunction(forward):
         return None
@@ -74,10 +67,15 @@ def _read_form(kind):
 
 def classes_of(modules):
     """The classes of the gated MLPs over PEFT's DoRA layers among these modules."""
-    return {type(module) for module in modules
-            if not isinstance(module, torch.jit.ScriptModule)  # its children are not in a dictionary
-            and (form := _form_of(type(module))) is not None
-            and all(getattr(module._modules.get(name), "lora_magnitude_vector", None) for name in form.projections)}
+    found = set()
+    for module in modules:
+        kind = type(module)
+        if kind not in _forms:
+            _forms[kind] = _form_of(kind)
+        if _forms[kind] is not None and all(getattr(module._modules.get(name), "lora_magnitude_vector", None)
+                                            for name in _forms[kind].projections):
+            found.add(kind)
+    return found
 
 
 def forward(original, self, *args, **kwargs):
@@ -117,7 +115,7 @@ def joined(module):
 
 
 def _layers(module, form, x):
-    """For each of gate, up and down the arguments of gated_mlp.at_once; a text that tells why they have to be called one by one."""
+    """For each of gate, up and down the arguments of gated_mlp.at_once; a text that tells why they are called one by one."""
     if not state.joins_mlp:
         return "DORAJIT_MLP=0 or patch_peft(mlp=False) leaves them apart"
     children = module._modules

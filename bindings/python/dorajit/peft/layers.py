@@ -16,10 +16,7 @@ from dorajit.layers import dropout, explain, modules, recomputation
 from dorajit.norms import frozen, norm, precision
 from dorajit.operations import api, eligibility, expression, gain
 from dorajit.operations.eligibility import SOMEBODY
-from dorajit.distributed import frameworks, gather
-
-_who_sees = eligibility.who_sees
-
+from dorajit.distributed import gather
 
 def _forward_of(kind):
     """The replacement of the forward of a layer over base layers of this class. For a dropped-out input PEFT passes no
@@ -104,12 +101,7 @@ def of_adapter(self, x, name):
 
 def of_mixed_batch(original, of_adapter, module, x, adapter_names):
     """The forward of a module for a batch whose rows have different adapters, PEFT's `adapter_names`, which PEFT refuses for
-    DoRA: one call for all rows of an adapter.
-
-    Args:
-        original: PEFT's forward, for rows without a DoRA adapter.
-        of_adapter: the forward with one DoRA adapter: its arguments are the module, the rows and the adapter's name.
-    """
+    DoRA: one call of `of_adapter`, or for other adapters of PEFT's forward, for all rows of an adapter."""
     has_dora = module.use_dora
     if module.disable_adapters:
         return original(module, x, adapter_names=["__base__"] * len(adapter_names))
@@ -152,17 +144,11 @@ def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result):
         return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer)
 
 
-def why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result):
-    """The reason, as text, why a call is left to PEFT whatever the base weight is, or None."""
-    return (_grouped(kind, base_layer) or _unfit_scaling(scaling)
-            or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result))
-
-
 def why_declined_embedding(layer, a, b, scaling, base_layer):
-    """The same for an embedding."""
+    """why_declined for an embedding."""
     reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
     if reason is None and type(layer) is not dora.DoraEmbeddingLayer and (
-            gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
+            gather.unwrapped(layer) is not layer or gather.is_fsdp2_module(layer)):
         # FSDP reduces the gradient only if the wrapped module is called.
         reason = "FSDP wraps the magnitude of an embedding by itself"
     return reason
@@ -206,8 +192,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
         a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = why_declined_embedding(layer, a, b, scaling, base_layer)
     if reason is not None:
-        return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
-                        **kwargs)
+        return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result, **kwargs)
     with precision.of_adapter(result):
         with gather.whole(base_layer, layer):
             factor = _gain(layer, weight.T, a, b, scaling, base_layer)
@@ -224,7 +209,7 @@ def _gain(layer, weight, a, b, scaling, base_layer):
     factors = norm.factors_of_layer(weight, a, b)
     kept, of_base = kept_of(layer), stored(base_layer)
     operands = weight if of_base is None else of_base, a, b
-    if eligibility.is_compiling() or _who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
+    if eligibility.is_compiling() or eligibility.who_sees(weight, a, b, magnitude, scaling) == SOMEBODY:
         norms = frozen.made(kept, operands, (scaling, factors[0].dtype), lambda: norm.weight_norm(weight, *factors, scaling))
         return gain.gain(magnitude, norms)
     recomputation.note(layer)
@@ -261,14 +246,18 @@ def stored(base_layer):
 
 def _dequantized(base_layer):
     """The weight in floating point. PEFT's own function is called only if needed: torch.compile cannot trace it."""
-    if not hasattr(base_layer, "W_q") and (type(base_layer.weight) in PLAIN
-                                           or frameworks.is_dtensor(base_layer.weight)):
+    if not hasattr(base_layer, "W_q") and (type(base_layer.weight) in PLAIN or gather.is_dtensor(base_layer.weight)):
         return base_layer.weight
     return dora.dequantize_module_weight(base_layer)
 
 
+def why_declined(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result):
+    """The reason, as text, why a call is left to PEFT whatever the base weight is, or None."""
+    return (_grouped(kind, base_layer) or _unfit_scaling(scaling)
+            or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result))
+
+
 def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
-    """The reason why the factors or the results are not supported, or None."""
     for name, module in (("lora_A", lora_A), ("lora_B", lora_B)):
         own = module._parameters
         if (isinstance(module, kind) and type(module).__module__ == kind.__module__ and own.get("bias") is None
@@ -276,7 +265,7 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
             continue
         module = gather.unwrapped(module)
         if not isinstance(module, kind) or (type(module).__module__ != kind.__module__
-                                            and not frameworks.is_fsdp2_module(module)):
+                                            and not gather.is_fsdp2_module(module)):
             return f"`{name}` is a {type(module).__module__}.{type(module).__name__}"
         if module.bias is not None:
             return f"`{name}` has a bias"
@@ -284,21 +273,17 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
             return f"`{name}`: {unfit(module.weight)}"
     if kind is not torch.nn.Linear and unfit(base_layer.weight):
         return unfit(base_layer.weight)
-    if any(map(frameworks.is_dtensor, (x, base_result))):  # tensor parallelism
+    if any(map(gather.is_dtensor, (x, base_result))):  # tensor parallelism
         return "the input or the base result is a DTensor"
-    if (kind is torch.nn.Linear and base_result is not None and frameworks.is_dtensor(getattr(base_layer, "weight", None))
+    if (kind is torch.nn.Linear and base_result is not None and gather.is_dtensor(getattr(base_layer, "weight", None))
             and base_result.shape[-1] != layer.weight.numel()):
         return "the base result has only the columns of one rank"
     return None
 
 
 def _grouped(kind, base_layer):
-    return None if kind is torch.nn.Linear or base_layer.groups == 1 else _of_groups(base_layer.groups)
-
-
-@functools.cache
-def _of_groups(groups):
-    return f"the convolution has {groups} groups"
+    is_whole = kind is torch.nn.Linear or base_layer.groups == 1
+    return None if is_whole else f"the convolution has {base_layer.groups} groups"
 
 
 def _unfit_scaling(scaling):
@@ -310,7 +295,7 @@ def unfit(weight):
         return None
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
-    if not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
+    if not eligibility.is_compiling() and not gather.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which has its own __torch_dispatch__"
     return None

@@ -80,8 +80,7 @@ class Patch:
 
     def __repr__(self):
         what = "all models" if self.model is None else f"a {type(self.model).__name__}"
-        return f"<dorajit.peft.Patch of {what}: {len(self.replaced)} methods" + (
-            ">" if self in _patches else ", undone>")
+        return f"<dorajit.peft.Patch of {what}: {len(self.replaced)} methods" + (">" if self in _patches else ", undone>")
 
 
 def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False, dropout: Optional[str] = None,
@@ -94,9 +93,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         strict: raise an error instead of a warning if a method has to be left to PEFT.
         dropout, low_rank_dtype: values of dorajit.set_dropout() and set_low_rank_dtype(), which they override in the
             whole process until the patch is undone; None: as set there.
-        mlp: whether gated MLPs of transformers run as one node, which takes less memory and time (docs/layers.md);
-            overrides the environment variable DORAJIT_MLP, which is 1 unless set, in the whole process until the patch is
-            undone.
+        mlp: whether gated MLPs of transformers run as one node, which takes less memory and time (docs/layers.md); overrides
+            the environment variable DORAJIT_MLP, which is 1 unless set, in the whole process until the patch is undone.
 
     Returns:
         A Patch: `.undo()` reverts it, and so does the end of `with dorajit.patch_peft():`. Patches
@@ -122,8 +120,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         chosen["joins_mlp"] = bool(mlp)
     targets, refused = _targets(peft)
     if refused:
-        message = (f"patch_peft: some methods of PEFT {peft.__version__} are not replaced: "
-                   + "; ".join(refused.values()))
+        message = f"patch_peft: some methods of PEFT {peft.__version__} are not replaced: " + "; ".join(refused.values())
         if strict:
             raise RuntimeError(message + ". PEFT 0.18 to 0.21 is supported")
         warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -146,8 +143,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False,
         choices = contextlib.ExitStack()
         for name, value in chosen.items():
             choices.enter_context(control.state.switches[name].override(value, is_of_thread=False))
-        patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused,
-                      layers + others, choices)
+        patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused, layers + others, choices)
         _patches.append(patch)
     if layers:
         from dorajit.peft import magnitudes, report
@@ -187,7 +183,7 @@ def _targets(peft):
         from peft.tuners.lora import dora, variants
         from peft.tuners.lora.layer import Embedding, Linear, _ConvNd
         from peft.tuners.tuners_utils import BaseTuner
-        from dorajit.peft import layers, linear, magnitudes, merging
+        from dorajit.peft import layers, linear, magnitudes
         wanted = {
             (Linear, "forward"): linear.forward,
             (Embedding, "forward"): layers.module_forward,
@@ -198,14 +194,14 @@ def _targets(peft):
             (variants._DoraConvNdVariant, "forward"): layers.conv_variant_forward,
             (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
             (dora.DoraLinearLayer, "update_layer"): _renewing(magnitudes.update_layer),
-            (dora.DoraLinearLayer, "get_weight_norm"): merging.weight_norm,
-            (dora._DoraConvNdLayer, "get_weight_norm"): merging.weight_norm,
+            (dora.DoraLinearLayer, "get_weight_norm"): magnitudes.weight_norm,
+            (dora._DoraConvNdLayer, "get_weight_norm"): magnitudes.weight_norm,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
             **{(kind, "forward"): linear.forward for kind in linear.quantized_classes()},
         }
         for variant in (variants.DoraLinearVariant, variants.DoraEmbeddingVariant, variants._DoraConvNdVariant):
-            wanted |= {(variant, "merge_safe"): merging.merge, (variant, "merge_unsafe"): merging.merge,
-                       (variant, "unmerge"): merging.unmerge}
+            wanted |= {(variant, "merge_safe"): magnitudes.merge, (variant, "merge_unsafe"): magnitudes.merge,
+                       (variant, "unmerge"): magnitudes.unmerge}
     except (ImportError, AttributeError) as error:
         return {}, {"peft": f"its modules are not those of a supported version ({error})"}
     targets, refused = {}, {}
@@ -231,7 +227,7 @@ def _wholes():
 
 
 def _generate(original, self, *args, **kwargs):
-    """`generate` of transformers, which does not write weights, so that layers compute their gains once per call."""
+    """`generate` of transformers, which does not write weights: layers compute their gains once per call."""
     with frozen.frozen_weights(self):
         return original(self, *args, **kwargs)
 

@@ -48,9 +48,8 @@ def _why_declined(module, name):
 
 
 def first_call(prepare, original, self, *args, **kwargs):
-    """PeftModel.forward and BaseTuner.forward: one line about how the layers of a model run, before its first call. A
-    tracer would record the questions; DataParallel makes replicas for each call. `prepare` gets the model before each
-    call."""
+    """PeftModel.forward and BaseTuner.forward: one line about how the layers of a model run, before its first call. A tracer
+    would record the questions; DataParallel makes replicas for each call. `prepare` gets the model before each call."""
     prepare(self)
     if not eligibility.is_observed() and self not in _seen and "_is_replica" not in self.__dict__:
         _seen.add(self)

@@ -89,10 +89,11 @@ def _model(given, made):
     if has_4_bits:
         models.quantize(model)
     targets = given.targets
-    if targets != "all-linear" and not set(targets) & set("*|()[]\\^$+?"):
-        targets = _words(targets)
-    elif targets != "all-linear":
-        _check_expression(targets)
+    if targets != "all-linear":
+        try:
+            targets = re.compile(targets).pattern if set(targets) & set("*|()[]\\^$+?") else _words(targets)
+        except re.error as error:
+            raise ValueError(f"--targets {targets}: {error}") from None
     adapted = models.adapt(model, float32, given.adapter) if given.adapter else models.adapt(
         model, float32, r=given.rank, lora_alpha=given.rank if given.alpha is None else given.alpha,
         lora_dropout=given.dropout, target_modules=targets)
@@ -100,13 +101,6 @@ def _model(given, made):
         model.gradient_checkpointing_enable({"use_reentrant": False})
     inputs = [models.inputs_of(model, tokens, given.batch, given.image, dtype) for tokens in given.tokens]
     return adapted, inputs, autocast
-
-
-def _check_expression(text):
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"--targets {text}: {error}") from None
 
 
 def _recorded(given, targets, model, inputs, autocast):
@@ -167,14 +161,10 @@ def main(arguments=None):
         passes.compile_ahead(problems, arch)
 
 
-def _main():
+if __name__ == "__main__":
     try:
         main()
     except errors.Error as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-
-
-if __name__ == "__main__":
-    _main()

@@ -6,7 +6,6 @@ import copy
 import torch
 from torch._subclasses import FakeTensorMode
 
-
 _aten = torch.ops.aten
 _BY_INDEX = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default}
 _ADDMM = getattr(_aten.addmm, "dtype", None)  # with a result of another type, which some versions of PyTorch cannot fake

@@ -18,12 +18,8 @@ _BLOCK, _GROUP = 64, 256  # weights of a scale, and scales of a group, of bitsan
 
 
 def build(source, dtype):
-    """The model of a folder with a config.json, on the device "meta".
-
-    Raises:
-        OSError: there is no such file.
-        ValueError: no library that is here knows the config.
-    """
+    """The model of a folder with a config.json, on the device "meta". Raises OSError if there is no such file, ValueError
+    if no library that is here knows the config."""
     path = Path(source)
     path = path / "config.json" if path.is_dir() else path
     if not path.is_file():
@@ -66,11 +62,7 @@ def _unknown(library, what, path):
 
 
 def find_function(source):
-    """The function "package.module:function".
-
-    Raises:
-        ImportError: there is none.
-    """
+    """The function "package.module:function". Raises ImportError if there is none."""
     module, _, name = source.partition(":")
     try:
         found = getattr(importlib.import_module(module), name, None) if module else None
@@ -85,11 +77,7 @@ def find_function(source):
 
 
 def made_by(source, made):
-    """(model, inputs) that a function has returned.
-
-    Raises:
-        ValueError: it returned something else.
-    """
+    """(model, inputs) that a function has returned. Raises ValueError if it returned something else."""
     if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module) or not isinstance(
             made[1], (list, tuple, dict)):
         raise ValueError(f"--model {source}: the function has to return a torch.nn.Module, and the inputs of a call as a "
@@ -156,9 +144,9 @@ def adapt(model, float32, adapter=None, **settings):
 def inputs_of(model, tokens, batch, image, dtype):
     """The inputs of a call of a model of transformers or diffusers: `batch` sequences of so many tokens, of which one
     begins with an image if it is wanted and the model takes some. Floating point numbers have the base's type."""
-    given = _inputs_of(model, tokens, batch, image)
     return torch.utils._pytree.tree_map(
-        lambda one: one.to(dtype) if isinstance(one, torch.Tensor) and one.is_meta else one, given)
+        lambda one: one.to(dtype) if isinstance(one, torch.Tensor) and one.is_meta else one,
+        _inputs_of(model, tokens, batch, image))
 
 
 def _inputs_of(model, tokens, batch, image):

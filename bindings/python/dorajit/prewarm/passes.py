@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 import torch
 
 from dorajit import errors, program
-from dorajit.distributed import frameworks
+from dorajit.distributed import gather
 from dorajit.operations import recording
 from dorajit.operations.recording import Target
 
@@ -25,9 +25,8 @@ def prewarm(model: torch.nn.Module, *example_inputs: Union[Sequence[Any], Mappin
     """Compiles what a model will run, and tunes it if the device is here, so that its first step and its first generation
     compile and tune nothing.
 
-    The problems are recorded: the model runs forward, backward and a step of decoding on fake tensors, without memory
-    and without reading a weight, and each launch notes its problem instead. Weights may be anywhere, also on the device
-    "meta".
+    The problems are recorded: the model runs forward, backward and a step of decoding on fake tensors, without memory and
+    without reading a weight, and each launch notes its problem instead. Weights may be anywhere, also on the device "meta".
 
     Args:
         model: any module with layers of dorajit.nn, DoRA layers of PEFT (which are patched for the recording), or calls
@@ -70,27 +69,15 @@ def prewarm(model: torch.nn.Module, *example_inputs: Union[Sequence[Any], Mappin
     return {one: sorted(text for text, kernel in problems.items() if kernel is None) for one, problems in found.items()}
 
 
-def present_arch():
-    """The architecture of the device that is here."""
-    if not torch.cuda.is_available():
-        return _CPU
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"
-
-
-def target_of(arch):
-    """The Target of an architecture's name. Raises ValueError for other names."""
-    if arch == _CPU:
-        return Target("cpu")
-    known = re.fullmatch(r"sm_(\d{2,3})[af]?", arch) if isinstance(arch, str) else None
-    if known is None or int(known[1]) < _OLDEST:
-        raise ValueError(f"prewarm: argument `arch` is {arch!r}; give sm_80, sm_90, ... or {_CPU}")
-    return Target("cuda", divmod(int(known[1]), 10))
-
-
 def targets(archs):
-    """Architecture -> its Target; of the device that is here if there are none."""
-    return {one: target_of(one) for one in archs or [present_arch()]}
+    """Architecture -> its Target; of the device that is here if there are none. Raises ValueError for other names."""
+    found = {}
+    for arch in archs or ["sm_{}{}".format(*torch.cuda.get_device_capability()) if torch.cuda.is_available() else _CPU]:
+        known = re.fullmatch(r"sm_(\d{2,3})[af]?", arch) if isinstance(arch, str) else None
+        if arch != _CPU and (known is None or int(known[1]) < _OLDEST):
+            raise ValueError(f"prewarm: argument `arch` is {arch!r}; give sm_80, sm_90, ... or {_CPU}")
+        found[arch] = Target("cpu") if arch == _CPU else Target("cuda", divmod(int(known[1]), 10))
+    return found
 
 
 def check(model):
@@ -102,8 +89,7 @@ def check(model):
     for module in model.modules():
         if getattr(getattr(module, "_hf_hook", None), "offload", False):
             refuse("weights that accelerate offloads")
-        if type(module).__name__ == "FullyShardedDataParallel" or any(
-                map(frameworks.is_dtensor, module._parameters.values())):
+        if type(module).__name__ == "FullyShardedDataParallel" or any(map(gather.is_dtensor, module._parameters.values())):
             refuse("sharded weights")
         if any(type(one).__name__ == "Int8Params" for one in module._parameters.values()):
             refuse("8-bit weights of bitsandbytes")
@@ -120,34 +106,26 @@ def run(model, inputs, training, inference, autocast, note=lambda what: None):
     from dorajit.prewarm.fakes import Fakes  # PyTorch's fake tensors take long to import
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     check(model)
+    # Compiled parts run as they were written: generated code would read the memory of fake tensors. `check` refuses such
+    # parts before PyTorch 2.6, which has this function.
+    set_stance = getattr(torch.compiler, "set_stance", lambda _: contextlib.nullcontext())
     try:
-        with (torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), _eager(),
+        with (torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), set_stance("force_eager"),
               Fakes().inside(model) as fakes, _patched(model),
               torch.autocast("cpu", autocast, enabled=autocast is not None)):
-            _run(model, inputs, training, inference, fakes, note)
+            for given in map(fakes.inputs, inputs):
+                if training:
+                    note("training")
+                    model.train()
+                    _differentiate(_called(model, given))
+                if inference:
+                    note("inference")
+                    model.eval()
+                    with torch.no_grad():
+                        _decode(model, given, _called(model, given))
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise errors.Error(f"prewarm: the model asks for the values of floating point numbers ({error}), which a recording "
                            "does not have; set DORAJIT_RECORD in a real run") from error
-
-
-def _eager():
-    """Context in which compiled parts run as they were written: generated code would read the memory of fake tensors."""
-    set_stance = getattr(torch.compiler, "set_stance", None)  # since PyTorch 2.6; `check` refuses such parts before
-    return contextlib.nullcontext() if set_stance is None else set_stance("force_eager")
-
-
-def _run(model, inputs, training, inference, fakes, note):
-    for given in inputs:
-        given = fakes.inputs(given)
-        if training:
-            note("training")
-            model.train()
-            _differentiate(_called(model, given))
-        if inference:
-            note("inference")
-            model.eval()
-            with torch.no_grad():
-                _decode(model, given, _called(model, given))
 
 
 def _patched(model):
