@@ -23,8 +23,8 @@ struct Pass {
   PyObject* like_a = Py_None;  // of d_A's shape and type
   PyObject* like_b = Py_None;
   pybind11::object magnitude_type = pybind11::none();  // of d_magnitude
-  pybind11::object through;  // gradient of S before the scale, once it is known
-  pybind11::object into;     // a gradient of x, to which this one is added
+  pybind11::object through{};  // gradient of S before the scale, once it is known
+  pybind11::object into{};     // a gradient of x, to which this one is added
   bool of_x = false;
   bool is_float = false;  // d_A and d_B are float32, not rounded to the type of the factors
 };

@@ -164,20 +164,21 @@ TEST_F(ScratchTest, GapsOfIndicesAreIndices) {
   shape_ = {.sizes = kernels::with_derived(variant_, {20, 40}), .vector_width = 8};
   auto operands = value_of(ScratchOperands::make(device_, variant_, shape_));
   const auto* const x = static_cast<const std::int32_t*>(operands.arguments(0).operands[0].data);
-  const std::vector<std::int32_t> values(x, x + 19 * 64 + 40);
+  constexpr std::ptrdiff_t kElements = 19 * 64 + 40;
+  const std::vector<std::int32_t> values(x, x + kElements);
   EXPECT_THAT(values, Each(testing::AllOf(testing::Ge(0), testing::Lt(10))));
   ASSERT_TRUE(operands.fill_gaps(0, ScratchOperands::Gaps::kZeros));
   EXPECT_THAT(std::vector<std::int32_t>(x + 40, x + 64), Each(0));
   EXPECT_EQ(x[64], values[64]);
   ASSERT_TRUE(operands.fill_gaps(0, ScratchOperands::Gaps::kUsual));
-  EXPECT_EQ(std::vector<std::int32_t>(x, x + 19 * 64 + 40), values);
+  EXPECT_EQ(std::vector<std::int32_t>(x, x + kElements), values);
 }
 
 TEST_F(ScratchTest, GapsOfOutputsAreNotWritten) {
   const auto operands = scratch(strided_kernel(), {20, 40});
   auto* const out = static_cast<float*>(operands.arguments(0).operands[1].data);
   EXPECT_TRUE(value_of(operands.keeps_gaps(0)));
-  for (int r = 0; r < 20; ++r) std::fill_n(out + r * 64, 40, 1.0F);
+  for (std::ptrdiff_t r = 0; r < 20; ++r) std::fill_n(out + r * 64, 40, 1.0F);
   EXPECT_TRUE(value_of(operands.keeps_gaps(0)));
   EXPECT_EQ(value_of(operands.usual_sizes(0)).size(), 0U);
   out[41] = 0;
