@@ -103,11 +103,14 @@ std::string remedy(int error_number, FilePlace place) {
 
 Error file_error(std::string_view action, std::string_view path, int error_number,
                  FilePlace place) {
-  return Error{
-      StatusCode::kIoError,
-      std::format("cannot {} {}: {}; {}", action, shown_path(path),
-                  std::generic_category().message(error_number), remedy(error_number, place)),
-      {}};
+  const bool lacks_proc = error_number == ENOENT && path.starts_with(kHeldFolders) &&
+                          !is_directory(std::string(kHeldFolders));
+  return Error{StatusCode::kIoError,
+               std::format("cannot {} {}: {}; {}", action, shown_path(path),
+                           std::generic_category().message(error_number),
+                           lacks_proc ? "mount /proc, through which open folders are reached"
+                                      : remedy(error_number, place)),
+               {}};
 }
 
 Status make_private_directories(const std::string& path, FilePlace place) {
