@@ -7,6 +7,7 @@
 #include <format>
 
 #include "autotune/search/operand_contents.h"
+#include "kernel_templates/float8.h"
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
