@@ -5,9 +5,9 @@
 Needs a GPU and Triton. For each kernel and shape: the time of the config that dorajit found and how long it took to
 find it; the time of each config of the whole space ("exhaustive": each by a kernel of its own that has this config
 alone, compiled and measured in this process, one after the other); of the Triton kernel with the best of its configs
-by triton.autotune; and of PyTorch's expression under torch.compile. Times are medians of interleaved replays of CUDA
-graphs with a cold L2; all contenders of a shape are in one run. Each result is compared with PyTorch's in float32
-first. Host times are those of calls from Python that do not wait for the GPU.
+by triton.autotune, where there is one; and of PyTorch's expression under torch.compile (matmul: cuBLAS). Times are
+medians of interleaved replays of CUDA graphs with a cold L2; all contenders of a shape are in one run. Each result is
+compared with PyTorch's in float32 first. Host times are those of calls from Python that do not wait for the GPU.
 """
 
 import argparse
@@ -84,53 +84,67 @@ def _conv2d(image, weight, out, height, width, FILTER: tl.constexpr, ROWS: tl.co
 
 # --- cases ---------------------------------------------------------------------------------------
 
-def swiglu(n, dtype):
-    gate, up = torch.randn(2, n, device="cuda").to(dtype)
-    out = torch.empty_like(gate)
-    expression = torch.compile(lambda gate, up: torch.nn.functional.silu(gate) * up)
-    return {"arguments": (gate, up, out, n), "out": out, "inputs": (gate, up), "expression": expression,
-            "triton": lambda: _swiglu[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](gate, up, out, n),
-            "expected": torch.nn.functional.silu(gate.float()) * up.float()}
+# Each takes the arguments of the kernel, whose outputs are among them; what it returns is not always the kernel's memory.
+
+def swiglu(gate, up, out, n):
+    return {"triton": lambda: _swiglu[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](gate, up, out, n),
+            "compile": torch.compile(lambda: torch.nn.functional.silu(gate) * up)}
 
 
-def rms_norm(rows, cols, dtype, eps=1e-6):
-    x, weight = torch.randn(rows, cols, device="cuda").to(dtype), torch.randn(cols, device="cuda").to(dtype)
-    out = torch.empty_like(x)
-    norm = torch.compile(lambda x, weight: torch.nn.functional.rms_norm(x, (cols,), weight, eps))
-    return {"arguments": (x, weight, out, rows, cols, eps), "out": out, "inputs": (x, weight), "expression": norm,
-            "triton": lambda: _rms_norm[(rows,)](x, weight, out, cols, eps, BLOCK=triton.next_power_of_2(cols)),
-            "expected": torch.nn.functional.rms_norm(x.float(), (cols,), weight.float(), eps)}
+def rms_norm(x, weight, out, rows, cols, eps):
+    return {"triton": lambda: _rms_norm[(rows,)](x, weight, out, cols, eps, BLOCK=triton.next_power_of_2(cols)),
+            "compile": torch.compile(lambda: torch.nn.functional.rms_norm(x, (cols,), weight, eps))}
 
 
-def transpose(rows, cols, dtype):
-    x = torch.randn(rows, cols, device="cuda").to(dtype)
-    out = torch.empty(cols, rows, device="cuda", dtype=dtype)
+def transpose(x, out, rows, cols):
     grid = lambda meta: (triton.cdiv(cols, meta["COLS"]), triton.cdiv(rows, meta["ROWS"]))
-    return {"arguments": (x, out, rows, cols), "out": out, "inputs": (x,),
-            "expression": torch.compile(lambda x: x.t().contiguous()),
-            "triton": lambda: _transpose[grid](x, out, rows, cols), "expected": x.float().t()}
+    return {"triton": lambda: _transpose[grid](x, out, rows, cols), "compile": torch.compile(lambda: x.t().contiguous())}
 
 
-def conv2d(height, width, size=17):
-    image = torch.randn(height + size - 1, width + size - 1, device="cuda")
-    weight = torch.randn(size, size, device="cuda") / size
-    out = torch.empty(height, width, device="cuda")
+def conv2d(image, weight, out, height, width):
     grid = lambda meta: (triton.cdiv(width, meta["COLS"]), triton.cdiv(height, meta["ROWS"]))
-    convolve = lambda image, weight: torch.nn.functional.conv2d(image[None, None], weight[None, None])[0, 0]
-    return {"arguments": (image, weight, out, height, width), "out": out, "inputs": (image, weight),
-            "expression": torch.compile(convolve),
-            "triton": lambda: _conv2d[grid](image, weight, out, height, width, FILTER=size),
-            "expected": convolve(image.double(), weight.double()).float()}
+    return {"triton": lambda: _conv2d[grid](image, weight, out, height, width, FILTER=weight.shape[0]),
+            "compile": torch.compile(lambda: torch.nn.functional.conv2d(image[None, None], weight[None, None])[0, 0])}
 
 
+def layer_norm_backward(d_out, x, weight, mean, rstd, d_x, d_weight, d_bias, rows, cols):
+    bias = torch.zeros_like(weight)
+    return {"compile": torch.compile(lambda: torch.ops.aten.native_layer_norm_backward(
+        d_out, x, (cols,), mean[:, None], rstd[:, None], weight, bias, [True] * 3))}
+
+
+def total(x, out, n):
+    return {"compile": torch.compile(lambda: x.sum(dtype=torch.float32)[None])}
+
+
+def argmax(x, out, rows, cols, row_stride):
+    return {"compile": torch.compile(lambda: x.argmax(-1))}
+
+
+def int4_gemv(packed, scales, x, out, rows, cols):
+    def product():
+        codes = torch.stack((packed & 15, packed >> 4), -1).view(rows, scales.shape[1], -1).to(x.dtype) - 8
+        return (codes * scales[..., None]).view(rows, cols) @ x
+    return {"compile": torch.compile(product)}
+
+
+def matmul(a, b, out, m, n, k):
+    return {"compile": lambda: a @ b.t()}  # cuBLAS
+
+
+_BF16, _F32 = {"dtype": torch.bfloat16}, {"dtype": torch.float32}
 CASES = {
-    "swiglu": [(swiglu, (4096 * 14336, torch.bfloat16)), (swiglu, (512 * 14336, torch.bfloat16)),
-               (swiglu, (1 << 16, torch.float32))],
-    "rms_norm": [(rms_norm, (4096, 4096, torch.bfloat16)), (rms_norm, (8192, 8192, torch.float32)),
-                 (rms_norm, (64, 2048, torch.bfloat16))],
-    "transpose": [(transpose, (8192, 8192, torch.bfloat16)), (transpose, (4096, 14336, torch.float32)),
-                  (transpose, (1024, 1024, torch.bfloat16))],
-    "conv2d": [(conv2d, (4096, 4096)), (conv2d, (1024, 1024))],
+    swiglu: [{"n": 4096 * 14336, **_BF16}, {"n": 512 * 14336, **_BF16}, {"n": 1 << 16, **_F32}],
+    rms_norm: [{"rows": 4096, "cols": 4096, **_BF16}, {"rows": 8192, "cols": 8192, **_F32},
+               {"rows": 64, "cols": 2048, **_BF16}],
+    transpose: [{"rows": 8192, "cols": 8192, **_BF16}, {"rows": 4096, "cols": 14336, **_F32},
+                {"rows": 1024, "cols": 1024, **_BF16}],
+    conv2d: [{"height": 4096, "width": 4096}, {"height": 1024, "width": 1024}],
+    layer_norm_backward: [{"rows": 4096, "cols": 4096, **_BF16}, {"rows": 16384, "cols": 1024, **_BF16}],
+    total: [{"n": 1 << 26, **_BF16}, {"n": 1 << 20, **_F32}],
+    argmax: [{"rows": 1024, "cols": 32000, **_BF16}, {"rows": 8, "cols": 128256, **_F32}],
+    int4_gemv: [{"rows": 4096, "cols": 4096, **_BF16}, {"rows": 14336, "cols": 4096, **_BF16}],
+    matmul: [{"m": 4096, "n": 4096, "k": 4096, **_BF16}, {"m": 8192, "n": 4096, "k": 14336, **_BF16}],
 }
 
 
@@ -201,7 +215,14 @@ def torch_add_host_times():
     return host_times(lambda: torch.add(a, b, out=out))
 
 
-def every_config(kernel, case, flush, limit_s):
+def pinned(description, config, arguments):
+    one = dorajit.Kernel.from_json(json.dumps({
+        **description, "parameters": {name: [value] for name, value in config.items()}, "default": config}))
+    with dorajit.tuning("off"):
+        return captured(lambda: one(*arguments))
+
+
+def every_config(kernel, arguments, flush, limit_s):
     """Microseconds of each config that is fit for the case, by text; the seconds that took; how many were left out."""
     description = json.loads(kernel.to_json())
     # Another source, so that no config is compiled already.
@@ -211,70 +232,71 @@ def every_config(kernel, case, flush, limit_s):
         if time.perf_counter() - began > limit_s:
             left += 1
             continue
-        one = dorajit.Kernel.from_json(json.dumps({
-            **description, "parameters": {name: [value] for name, value in config.items()}, "default": config}))
         try:
-            with dorajit.tuning("off"):
-                graph = captured(lambda: one(*case["arguments"]))
+            graph = pinned(description, config, arguments)
         except dorajit.Error:  # not fit for these sizes
             continue
         found[text(config)] = medians({"it": graph}, flush, 15)["it"]
     return found, time.perf_counter() - began, left
 
 
-def measure(name, make, shape, flush, options):
-    case = make(*shape)
-    kernel = getattr(own, name)
+def measure(make, shape, flush, options):
+    name = make.__name__
+    kernel, case = own.EXAMPLES[name]
+    arguments, outs, expected = case(**shape)
+    peers = make(*arguments)
     began = time.perf_counter()
-    kernel(*case["arguments"])
+    kernel(*arguments)
     torch.cuda.synchronize()
     tuned_s = time.perf_counter() - began
-    tolerance = 2.0 ** -6 if case["out"].dtype is torch.bfloat16 else 1e-4
-    contenders = {"dorajit": lambda: kernel(*case["arguments"]), "triton": case["triton"],
-                  "compile": lambda: case["expression"](*case["inputs"])}
+    tolerance = 2.0 ** -6 if shape.get("dtype") is torch.bfloat16 else 1e-4
+    contenders = {"dorajit": lambda: kernel(*arguments), **peers}
     graphs = {}
     for who, run in contenders.items():
-        case["out"].fill_(float("nan"))
+        for out in outs:
+            out.fill_(float("nan") if out.is_floating_point() else -1)
         made = run()
         torch.cuda.synchronize()
-        error = own.largest_error(made if made is not None and who == "compile" else case["out"], case["expected"])
+        made = outs if who != "compile" else [made] if isinstance(made, torch.Tensor) else made
+        error = own.largest_error(made, expected)
         # PyTorch multiplies float32 in convolutions as TF32.
         if not error < (5e-3 if who == "compile" and name == "conv2d" else tolerance):
             raise SystemExit(f"{name} {shape}: {who} is off by {error:.1e}")
         graphs[who] = captured(run)
-    exhaustive, exhaustive_s, left = every_config(kernel, case, flush, options.exhaustive_seconds)
+    exhaustive, exhaustive_s, left = every_config(kernel, arguments, flush, options.exhaustive_seconds)
     best = sorted(exhaustive, key=exhaustive.get)[:3]
     description = json.loads(kernel.to_json())
-    explained = kernel.explain(*case["arguments"])
+    explained = kernel.explain(*arguments)
     for config in configs(description["parameters"]):
         if text(config) in best:
-            one = dorajit.Kernel.from_json(json.dumps({
-                **description, "parameters": {key: [value] for key, value in config.items()}, "default": config}))
-            with dorajit.tuning("off"):
-                graphs[text(config)] = captured(lambda one=one: one(*case["arguments"]))
+            graphs[text(config)] = pinned(description, config, arguments)
     times = medians(graphs, flush, options.rounds)
     fastest = min(times[one] for one in best)
-    row = {"kernel": name, "shape": [str(one) for one in shape], "config": explained["config"],
-           "us": times["dorajit"], "triton_us": times["triton"], "compile_us": times["compile"],
-           "best_us": fastest, "best": min(best, key=times.get), "configs": len(exhaustive), "not_measured": left,
-           "tuned_s": tuned_s, "exhaustive_s": exhaustive_s, "host_us": host_times(contenders["dorajit"])}
-    print(f"{name} {'x'.join(row['shape'])}: {row['us']:.1f} us by {row['config']}, found in {tuned_s:.1f} s; best of "
-          f"{row['configs']} {fastest:.1f} ({row['best']}), {exhaustive_s:.0f} s; Triton {row['triton_us']:.1f}, "
-          f"torch.compile {row['compile_us']:.1f}; over best {row['us'] / fastest:.3f}, over Triton "
-          f"{row['us'] / row['triton_us']:.3f}, over compile {row['us'] / row['compile_us']:.3f}; host least "
+    sizes = "x".join(str(one) for one in shape.values() if isinstance(one, int))
+    row = {"kernel": name, "shape": sizes, "type": str(shape.get("dtype", torch.float32)).removeprefix("torch."),
+           "config": explained["config"], "us": times["dorajit"], "triton_us": times.get("triton"),
+           "compile_us": times["compile"], "best_us": fastest, "best": min(best, key=times.get),
+           "configs": len(exhaustive), "not_measured": left, "tuned_s": tuned_s, "exhaustive_s": exhaustive_s,
+           "host_us": host_times(contenders["dorajit"])}
+    triton_said = f"Triton {times['triton']:.1f}, over Triton {row['us'] / times['triton']:.3f}, " if "triton" in times else ""
+    print(f"{name} {sizes}: {row['us']:.1f} us by {row['config']}, found in {tuned_s:.1f} s; best of "
+          f"{row['configs']} {fastest:.1f} ({row['best']}), {exhaustive_s:.0f} s; {triton_said}"
+          f"torch.compile {row['compile_us']:.1f}; over best {row['us'] / fastest:.3f}, "
+          f"over compile {row['us'] / row['compile_us']:.3f}; host least "
           f"{row['host_us']['least']:.1f}, median {row['host_us']['median']:.1f}", flush=True)
     return row
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--only", nargs="+", choices=[case.__name__ for case in CASES])
     parser.add_argument("--rounds", type=int, default=51)
     parser.add_argument("--exhaustive-seconds", type=float, default=60, help="a shape's limit")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     flush = Flush()
-    rows = [measure(name, make, shape, flush, options) for name in options.only for make, shape in CASES[name]]
+    rows = [measure(make, shape, flush, options) for make, shapes in CASES.items() for shape in shapes
+            if not options.only or make.__name__ in options.only]
     report.write(options.json, {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
                                 "triton": triton.__version__, "torch_add_host_us": torch_add_host_times()}, rows)
 

@@ -107,116 +107,101 @@ int4_gemv = dorajit.Kernel(
 matmul = dorajit.Kernel(source=str(_HERE / "matmul.cu"), **json.loads((_HERE / "matmul.json").read_text()))
 
 
-def run_swiglu(dtype=torch.bfloat16, n=1 << 20):
-    gate, up = torch.randn(2, n, device="cuda", dtype=dtype)
+# The arguments of a call, its outputs among them, and what PyTorch computes in float32 or wider.
+
+def swiglu_case(dtype=torch.bfloat16, n=1 << 20):
+    gate, up = torch.randn(2, n, device="cuda").to(dtype)
     out = torch.empty_like(gate)
-    arguments = (gate, up, out, n)
-    swiglu(*arguments)
-    return swiglu.explain(*arguments), out, torch.nn.functional.silu(gate.float()) * up.float()
+    return (gate, up, out, n), [out], [torch.nn.functional.silu(gate.float()) * up.float()]
 
 
-def run_rms_norm(dtype=torch.bfloat16, rows=4096, cols=4096, eps=1e-6):
-    x = torch.randn(rows, cols, device="cuda", dtype=dtype)
-    weight = torch.randn(cols, device="cuda", dtype=dtype)
+def rms_norm_case(dtype=torch.bfloat16, rows=4096, cols=4096, eps=1e-6):
+    x, weight = torch.randn(rows, cols, device="cuda").to(dtype), torch.randn(cols, device="cuda").to(dtype)
     out = torch.empty_like(x)
-    arguments = (x, weight, out, rows, cols, eps)
-    rms_norm(*arguments)
     expected = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + eps) * weight.float()
-    return rms_norm.explain(*arguments), out, expected
+    return (x, weight, out, rows, cols, eps), [out], [expected]
 
 
-def run_transpose(dtype=torch.bfloat16, rows=4096, cols=4092):
-    x = torch.randn(rows, cols, device="cuda", dtype=dtype)
-    out = torch.empty(cols, rows, device="cuda", dtype=dtype)
-    arguments = (x, out, rows, cols)
-    transpose(*arguments)
-    return transpose.explain(*arguments), out, x.float().t()
+def transpose_case(dtype=torch.bfloat16, rows=4096, cols=4092):
+    x, out = torch.randn(rows, cols, device="cuda").to(dtype), torch.empty(cols, rows, device="cuda", dtype=dtype)
+    return (x, out, rows, cols), [out], [x.float().t()]
 
 
-def run_conv2d(height=1000, width=1500, size=17):
+def conv2d_case(height=1000, width=1500, size=17):
     image = torch.randn(height + size - 1, width + size - 1, device="cuda")
     weight = torch.randn(size, size, device="cuda") / size
     out = torch.empty(height, width, device="cuda")
-    arguments = (image, weight, out, height, width)
-    conv2d(*arguments)
     expected = torch.nn.functional.conv2d(image.double()[None, None], weight.double()[None, None])[0, 0]
-    return conv2d.explain(*arguments), out, expected.float()
+    return (image, weight, out, height, width), [out], [expected.float()]
 
 
-def run_embedding(dtype=torch.bfloat16, id_type=torch.int64, n=8192, rows=32000, cols=4096):
-    table = torch.randn(rows, cols, device="cuda", dtype=dtype)
+def embedding_case(dtype=torch.bfloat16, id_type=torch.int64, n=8192, rows=32000, cols=4096):
+    table = torch.randn(rows, cols, device="cuda").to(dtype)
     ids = torch.randint(rows, (n,), device="cuda", dtype=id_type)
     out = torch.empty(n, cols, device="cuda", dtype=dtype)
-    arguments = (table, ids, out, n, cols)
-    embedding(*arguments)
-    return embedding.explain(*arguments), out, torch.nn.functional.embedding(ids, table).float()
+    return (table, ids, out, n, cols), [out], [torch.nn.functional.embedding(ids, table).float()]
 
 
-def run_layer_norm_backward(dtype=torch.bfloat16, rows=4096, cols=4096):
-    d_out, x = torch.randn(2, rows, cols, device="cuda", dtype=dtype)
-    weight = torch.randn(cols, device="cuda", dtype=dtype)
+def layer_norm_backward_case(dtype=torch.bfloat16, rows=4096, cols=4096):
+    d_out, x = torch.randn(2, rows, cols, device="cuda").to(dtype)
+    weight = torch.randn(cols, device="cuda").to(dtype)
     wide = [one.float().requires_grad_() for one in (x, weight, torch.zeros_like(weight))]
     torch.nn.functional.layer_norm(wide[0], (cols,), *wide[1:]).backward(d_out.float())
     mean, rstd = x.float().mean(-1), (x.float().var(-1, correction=0) + 1e-5).rsqrt()
-    d_x, d_weight, d_bias = torch.empty_like(x), *torch.empty(2, cols, device="cuda")
-    arguments = (d_out, x, weight, mean, rstd, d_x, d_weight, d_bias, rows, cols)
-    layer_norm_backward(*arguments)
-    expected = [one.grad for one in wide]
-    scaled = [torch.cat([(one / other.std()).flatten() for one, other in zip(of, expected)])
-              for of in ((d_x.float(), d_weight, d_bias), expected)]
-    return layer_norm_backward.explain(*arguments), *scaled
+    outs = [torch.empty_like(x), *torch.empty(2, cols, device="cuda")]
+    return (d_out, x, weight, mean, rstd, *outs, rows, cols), outs, [one.grad for one in wide]
 
 
-def run_total(dtype=torch.bfloat16, n=1 << 24):
-    x = torch.rand(n, device="cuda", dtype=dtype)
-    out = torch.empty(1, device="cuda")
-    total(x, out, n)
-    return total.explain(x, out, n), out, x.double().sum()[None].float()
+def total_case(dtype=torch.bfloat16, n=1 << 24):
+    x, out = torch.rand(n, device="cuda").to(dtype), torch.empty(1, device="cuda")
+    return (x, out, n), [out], [x.double().sum()[None].float()]
 
 
-def run_argmax(dtype=torch.bfloat16, rows=1024, cols=32000, padding=256):
-    x = torch.randn(rows, cols + padding, device="cuda", dtype=dtype)[:, :cols]
+def argmax_case(dtype=torch.bfloat16, rows=1024, cols=32000, padding=256):
+    x = torch.randn(rows, cols + padding, device="cuda").to(dtype)[:, :cols]
     out = torch.empty(rows, device="cuda", dtype=torch.int64)
-    arguments = (x, out, rows, cols, x.stride(0))
-    argmax(*arguments)
     first = (x == x.amax(-1, keepdim=True)).int().argmax(-1)  # PyTorch's own takes any of equal elements
-    return argmax.explain(*arguments), out, first.float()
+    return (x, out, rows, cols, x.stride(0)), [out], [first.float()]
 
 
-def run_int4_gemv(dtype=torch.bfloat16, rows=4096, cols=4096, group=128):
+def int4_gemv_case(dtype=torch.bfloat16, rows=4096, cols=4096, group=128):
     packed = torch.randint(256, (rows, cols // 2), device="cuda", dtype=torch.uint8)
-    scales, x = torch.rand(rows, cols // group, device="cuda", dtype=dtype), torch.randn(cols, device="cuda", dtype=dtype)
-    y = torch.empty(rows, device="cuda", dtype=dtype)
-    arguments = (packed, scales, x, y, rows, cols)
-    int4_gemv(*arguments)
+    scales, x = torch.rand(rows, cols // group, device="cuda").to(dtype), torch.randn(cols, device="cuda").to(dtype)
+    out = torch.empty(rows, device="cuda", dtype=dtype)
     weight = torch.stack((packed & 15, packed >> 4), -1).view(rows, -1, group).double() - 8
-    return int4_gemv.explain(*arguments), y, ((weight * scales[..., None].double()).view(rows, cols) @ x.double()).float()
+    expected = (weight * scales[..., None].double()).view(rows, cols) @ x.double()
+    return (packed, scales, x, out, rows, cols), [out], [expected.float()]
 
 
-def run_matmul(m=4096, n=4096, k=4096):
+def matmul_case(dtype=torch.bfloat16, m=4096, n=4096, k=4096):
     """Needs a GPU of compute capability 9.0."""
-    a, b = torch.randn(m, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
-    c = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-    arguments = (a, b, c, m, n, k)
-    matmul(*arguments)
-    return matmul.explain(*arguments), c, a.float() @ b.float().t()
+    a, b = torch.randn(m, k, device="cuda").to(dtype), torch.randn(n, k, device="cuda").to(dtype)
+    out = torch.empty(m, n, device="cuda", dtype=dtype)
+    return (a, b, out, m, n, k), [out], [a.float() @ b.float().t()]
 
 
-EXAMPLES = {"swiglu": run_swiglu, "rms_norm": run_rms_norm, "transpose": run_transpose, "conv2d": run_conv2d,
-            "embedding": run_embedding, "layer_norm_backward": run_layer_norm_backward, "total": run_total,
-            "argmax": run_argmax, "int4_gemv": run_int4_gemv, "matmul": run_matmul}
+EXAMPLES = {kernel.name: (kernel, globals()[kernel.name + "_case"]) for kernel in (
+    swiglu, rms_norm, transpose, conv2d, embedding, layer_norm_backward, total, argmax, int4_gemv, matmul)}
 
 
-def largest_error(out, expected):
+def largest_error(outs, expected):
     """Relative to the larger of the element and the root mean square of the expected output."""
-    size = expected.abs().clamp_min(expected.square().mean().sqrt())
-    return ((out.float() - expected).abs() / size).max().item()
+    def of(out, expected):
+        size = expected.abs().clamp_min(expected.square().mean().sqrt())
+        return ((out.float() - expected).abs() / size).max().item()
+    return max(map(of, outs, expected))
+
+
+def run(name, **sizes):
+    """What `explain` says of the call, and its largest error."""
+    kernel, case = EXAMPLES[name]
+    arguments, outs, expected = case(**sizes)
+    kernel(*arguments)
+    return kernel.explain(*arguments), largest_error(outs, expected)
 
 
 if __name__ == "__main__":
-    for name, run in EXAMPLES.items():
-        if run is run_matmul and torch.cuda.get_device_capability() != (9, 0):
-            continue
-        explanation, out, expected = run()
-        print(f"{name}: {explanation['config']} ({explanation['source']}), "
-              f"largest error {largest_error(out, expected):.1e}")
+    for name in EXAMPLES:
+        if name != "matmul" or torch.cuda.get_device_capability() == (9, 0):
+            explanation, error = run(name)
+            print(f"{name}: {explanation['config']} ({explanation['source']}), largest error {error:.1e}")

@@ -1,6 +1,8 @@
 """Each test that takes `device` runs on the CPU, and on a GPU where PyTorch finds one."""
 
 import os
+import pathlib
+import sys
 import tempfile
 import types
 
@@ -51,6 +53,18 @@ def layer_launches(launches):
                   "residual_backward": counts.pop("residual_backward", 0) + counts.pop("magnitude_backward", 0)}
         return {**counts, **{name: count for name, count in merged.items() if count}}
     return since
+
+
+@pytest.fixture(scope="session")
+def examples():
+    """examples/own_kernels/kernels.py"""
+    folder = str(pathlib.Path(__file__).parents[2] / "examples" / "own_kernels")
+    sys.path.insert(0, folder)
+    try:
+        import kernels
+    finally:
+        sys.path.remove(folder)
+    return kernels
 
 
 @pytest.fixture

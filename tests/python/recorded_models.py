@@ -83,12 +83,14 @@ def _real(folder, recipe, targets, image, options):
         config = json.load(file)
     if "_class_name" in config:
         import diffusers
-        model = getattr(diffusers, config["_class_name"]).from_config(config).to(dtype)
+        with torch.device(device):
+            model = getattr(diffusers, config["_class_name"]).from_config(config).to(dtype)
         if has_4_bits:
             _quantize(model, device)
     else:
         kind = getattr(transformers, config["architectures"][0])
-        model = kind._from_config(transformers.AutoConfig.for_model(**config), dtype=dtype)
+        with torch.device(device):
+            model = kind._from_config(transformers.AutoConfig.for_model(**config), dtype=dtype)
     if has_4_bits and "_class_name" not in config:
         model.save_pretrained(folder)
         model = kind.from_pretrained(folder, device_map=device, dtype=dtype, quantization_config=BitsAndBytesConfig(

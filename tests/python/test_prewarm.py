@@ -22,11 +22,16 @@ HERE = pathlib.Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def compared():
-    """(model, recipe, device, **options) -> (recorded, run), by a process that has imported everything."""
+def compared(tmp_path_factory):
+    """(model, recipe, device, **options) -> (recorded, run), by a process that has imported everything. Its kernels are
+    those of all workers of pytest-xdist."""
+    kernels = tmp_path_factory.getbasetemp()
+    kernels = (kernels.parent if "PYTEST_XDIST_WORKER" in os.environ else kernels) / "kernels"
+    kernels.mkdir(exist_ok=True)
     with subprocess.Popen([sys.executable, "-W", "ignore", HERE / "recorded_models.py"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                          env={**os.environ, "DORAJIT_LOG": "error", "OMP_NUM_THREADS": "1"}) as server:
+                          env={**os.environ, "DORAJIT_CACHE_DIR": str(kernels), "DORAJIT_LOG": "error",
+                               "OMP_NUM_THREADS": "1"}) as server:
         def ask(model, recipe, device, **options):
             print(json.dumps([model, recipe, {**options, "device": device}]), file=server.stdin, flush=True)
             answer = json.loads(server.stdout.readline())
