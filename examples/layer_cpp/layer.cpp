@@ -1,14 +1,19 @@
-// The forward pass of one DoRA layer with raw pointers: the gain of each output feature from the
-// weight and its low-rank update, then the composition. Plain loops stand for the matrix library
-// that computes x W^T and x A^T B^T. The result is checked against the definition of DoRA:
-// out = x (g (W + s B A))^T with g = magnitude / || W + s B A || per row.
-#include <cmath>
+// The forward and the backward pass of one DoRA layer, out = x (g (W + s B A))^T with
+// g = magnitude / || W + s B A || per row. Plain loops stand for the matrix library. Inputs and
+// results are written to files of the folder that the program is given; check.py checks them.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <dorajit/dorajit.hpp>
+#include <exception>
+#include <fstream>
+#include <initializer_list>
 #include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -19,128 +24,180 @@ constexpr std::int64_t kOut = 128;
 constexpr std::int64_t kRank = 8;
 constexpr float kScale = 2.0F;
 
-// A row-major matrix with values generated from a seed.
-struct Matrix {
-  Matrix(std::int64_t row_count, std::int64_t column_count, float size, int seed)
-      : rows(row_count),
-        columns(column_count),
-        values(static_cast<std::size_t>(row_count * column_count)) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = size * std::sin(static_cast<float>(i) * 0.7F + static_cast<float>(seed));
-    }
+struct Tensor {
+  explicit Tensor(std::vector<std::int64_t> sizes) : shape(std::move(sizes)) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shape) count *= size;
+    values.resize(static_cast<std::size_t>(count));
   }
 
   float& at(std::int64_t row, std::int64_t column) {
-    return values[static_cast<std::size_t>(row * columns + column)];
+    return values[static_cast<std::size_t>(row * shape.back() + column)];
   }
   float at(std::int64_t row, std::int64_t column) const {
-    return values[static_cast<std::size_t>(row * columns + column)];
+    return values[static_cast<std::size_t>(row * shape.back() + column)];
   }
 
-  dorajit::TensorRef tensor() {
-    return {values.data(), {rows, columns}, dorajit::ElementType::kFloat32};
+  dorajit::TensorRef ref() { return {values.data(), shape, dorajit::ElementType::kFloat32}; }
+  dorajit::ConstTensorRef ref() const {
+    return {values.data(), shape, dorajit::ElementType::kFloat32};
   }
 
-  std::int64_t rows;
-  std::int64_t columns;
+  std::vector<std::int64_t> shape;
   std::vector<float> values;
 };
 
-// left @ right^T
-Matrix times_transposed(const Matrix& left, const Matrix& right) {
-  Matrix product(left.rows, right.rows, 0.0F, 0);
-  for (std::int64_t i = 0; i < left.rows; ++i) {
-    for (std::int64_t j = 0; j < right.rows; ++j) {
-      double sum = 0;
-      for (std::int64_t k = 0; k < left.columns; ++k) sum += double{left.at(i, k)} * right.at(j, k);
-      product.at(i, j) = static_cast<float>(sum);
-    }
-  }
-  return product;
+Tensor random_tensor(std::mt19937& generator, std::vector<std::int64_t> shape, float least,
+                     float most) {
+  Tensor tensor(std::move(shape));
+  std::uniform_real_distribution<float> distribution(least, most);
+  for (float& value : tensor.values) value = distribution(generator);
+  return tensor;
 }
 
-dorajit::TensorRef features(std::vector<float>& values) {
-  return {values.data(), {kOut}, dorajit::ElementType::kFloat32};
+Tensor transposed(const Tensor& matrix) {
+  Tensor result({matrix.shape[1], matrix.shape[0]});
+  for (std::int64_t i = 0; i < matrix.shape[0]; ++i) {
+    for (std::int64_t j = 0; j < matrix.shape[1]; ++j) result.at(j, i) = matrix.at(i, j);
+  }
+  return result;
 }
 
-// The number of elements of `out` with an error of more than 1e-5 of the largest result.
-int count_differences(const Matrix& out, const Matrix& x, const Matrix& weight, const Matrix& a,
-                      const Matrix& b, const std::vector<float>& magnitude) {
-  std::vector<double> results;
-  double largest = 0;
-  for (std::int64_t j = 0; j < kOut; ++j) {
-    std::vector<double> row(kIn);
-    double square = 0;
-    for (std::int64_t i = 0; i < kIn; ++i) {
-      double value = weight.at(j, i);
-      for (std::int64_t k = 0; k < kRank; ++k) value += kScale * double{b.at(j, k)} * a.at(k, i);
-      row[static_cast<std::size_t>(i)] = value;
-      square += value * value;
-    }
-    const double gain = magnitude[static_cast<std::size_t>(j)] / std::sqrt(square);
-    for (std::int64_t t = 0; t < kTokens; ++t) {
+Tensor product(const Tensor& left, const Tensor& right) {
+  Tensor result({left.shape[0], right.shape[1]});
+  for (std::int64_t i = 0; i < left.shape[0]; ++i) {
+    for (std::int64_t j = 0; j < right.shape[1]; ++j) {
       double sum = 0;
-      for (std::int64_t i = 0; i < kIn; ++i) sum += x.at(t, i) * row[static_cast<std::size_t>(i)];
-      results.push_back(gain * sum);
-      largest = std::fmax(largest, std::fabs(gain * sum));
+      for (std::int64_t k = 0; k < left.shape[1]; ++k)
+        sum += double{left.at(i, k)} * right.at(k, j);
+      result.at(i, j) = static_cast<float>(sum);
     }
   }
-  int differences = 0;
-  for (std::int64_t j = 0; j < kOut; ++j) {
-    for (std::int64_t t = 0; t < kTokens; ++t) {
-      const double result = results[static_cast<std::size_t>(j * kTokens + t)];
-      // Written so that NaN counts as an error.
-      differences += !(std::fabs(result - out.at(t, j)) <= 1e-5 * largest);
-    }
-  }
-  return differences;
+  return result;
+}
+
+// Calls an operation with a workspace of its own. An application keeps one for each stream.
+void launch(dorajit::Engine& engine, const dorajit::Operation& operation,
+            std::initializer_list<std::optional<dorajit::ConstTensorRef>> tensors) {
+  const std::int64_t bytes = dorajit::Engine::workspace_bytes(operation, tensors);
+  std::vector<std::byte> workspace(static_cast<std::size_t>(bytes));
+  engine.launch(nullptr, operation, tensors, {kScale}, {workspace.data(), bytes});
+}
+
+struct Layer {
+  Tensor weight;  // frozen
+  Tensor a;
+  Tensor b;
+  Tensor magnitude;
+};
+
+// What the backward pass needs of the forward pass.
+struct Saved {
+  Tensor gain;
+  Tensor divisor;
+  Tensor low;
+  Tensor inner;
+};
+
+struct Gradients {
+  Tensor x;
+  Tensor a;
+  Tensor b;
+  Tensor magnitude;
+};
+
+std::pair<Tensor, Saved> forward(dorajit::Engine& engine, const Layer& layer, const Tensor& x) {
+  Tensor gain({kOut});
+  Tensor divisor({kOut});
+  launch(engine, "weight_norm",
+         {layer.weight.ref(), layer.a.ref(), layer.b.ref(), layer.magnitude.ref(),
+          /*norm=*/std::nullopt, /*norm_square=*/std::nullopt, gain.ref(), divisor.ref()});
+  Tensor out = product(x, transposed(layer.weight));
+  Tensor low = product(x, transposed(layer.a));
+  Tensor inner = product(low, transposed(layer.b));
+  // In place: out over the base layer's result, inner over low B^T. With 16-bit factors
+  // compose_low_rank computes low B^T itself.
+  engine.compose_residual(nullptr, inner.ref(), out.ref(), gain.ref(), /*bias=*/std::nullopt,
+                          kScale, out.ref(), inner.ref());
+  return {std::move(out), {std::move(gain), std::move(divisor), std::move(low), std::move(inner)}};
+}
+
+// The norm is a constant of the backward pass, as in the DoRA paper.
+Gradients backward(dorajit::Engine& engine, const Layer& layer, const Tensor& x, const Saved& saved,
+                   const Tensor& d_out) {
+  Tensor d_lora({kTokens, kOut});
+  Tensor d_result({kTokens, kOut});
+  Tensor d_magnitude({kOut});
+  launch(engine, "magnitude_backward",
+         {d_out.ref(), saved.inner.ref(), saved.gain.ref(), saved.divisor.ref(), d_lora.ref(),
+          d_result.ref(), d_magnitude.ref()});
+  // d_lora includes the scale.
+  const Tensor d_low = product(d_lora, layer.b);
+  Tensor d_x = product(d_result, layer.weight);
+  const Tensor through_low = product(d_low, layer.a);
+  for (std::size_t i = 0; i < d_x.values.size(); ++i) d_x.values[i] += through_low.values[i];
+  return {std::move(d_x), product(transposed(d_low), x), product(transposed(d_lora), saved.low),
+          std::move(d_magnitude)};
+}
+
+// FOLDER/NAME.f32: the elements alone, in the byte order of the host, row by row.
+void write(const std::string& folder, const std::string& name, const std::vector<float>& values) {
+  const std::string path = folder + "/" + name + ".f32";
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(float)));
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+void run(const std::string& folder) {
+  std::mt19937 generator(1);
+  const Layer layer{random_tensor(generator, {kOut, kIn}, -0.1F, 0.1F),
+                    random_tensor(generator, {kRank, kIn}, -0.1F, 0.1F),
+                    random_tensor(generator, {kOut, kRank}, -0.1F, 0.1F),
+                    random_tensor(generator, {kOut}, 0.5F, 1.5F)};
+  const Tensor x = random_tensor(generator, {kTokens, kIn}, -1.0F, 1.0F);
+  const Tensor d_out = random_tensor(generator, {kTokens, kOut}, -1.0F, 1.0F);
+
+  dorajit::Engine engine;
+  const auto [out, saved] = forward(engine, layer, x);
+  const Gradients gradients = backward(engine, layer, x, saved, d_out);
+
+  write(folder, "scale", {kScale});
+  write(folder, "weight", layer.weight.values);
+  write(folder, "a", layer.a.values);
+  write(folder, "b", layer.b.values);
+  write(folder, "magnitude", layer.magnitude.values);
+  write(folder, "x", x.values);
+  write(folder, "d_out", d_out.values);
+  write(folder, "out", out.values);
+  write(folder, "d_x", gradients.x.values);
+  write(folder, "d_a", gradients.a.values);
+  write(folder, "d_b", gradients.b.values);
+  write(folder, "d_magnitude", gradients.magnitude.values);
+  const dorajit::Statistics statistics = engine.statistics();
+  std::printf(
+      "wrote the forward and backward pass of a layer of %lld to %lld features, rank %lld, to %s "
+      "(%lld compilations, %lld trials)\n",
+      static_cast<long long>(kIn), static_cast<long long>(kOut), static_cast<long long>(kRank),
+      folder.c_str(), static_cast<long long>(statistics.compilations),
+      static_cast<long long>(statistics.trials));
 }
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  if (count != 2) {
+    std::fprintf(stderr, "usage: layer FOLDER\n");
+    return EXIT_FAILURE;
+  }
   try {
-    Matrix x(kTokens, kIn, 1.0F, 1);
-    Matrix weight(kOut, kIn, 0.05F, 2);
-    Matrix a(kRank, kIn, 0.1F, 3);
-    Matrix b(kOut, kRank, 0.02F, 4);
-    std::vector<float> magnitude(kOut, 0.8F);
-    std::vector<float> gain(kOut);
-
-    dorajit::Engine engine;
-    // weight, lora_A, lora_B, magnitude, then the outputs: norm, norm_square, gain, divisor.
-    const dorajit::Operation weight_norm("weight_norm");
-    const auto tensors = {std::optional<dorajit::ConstTensorRef>(weight.tensor()),
-                          std::optional<dorajit::ConstTensorRef>(a.tensor()),
-                          std::optional<dorajit::ConstTensorRef>(b.tensor()),
-                          std::optional<dorajit::ConstTensorRef>(features(magnitude)),
-                          std::optional<dorajit::ConstTensorRef>(),
-                          std::optional<dorajit::ConstTensorRef>(),
-                          std::optional<dorajit::ConstTensorRef>(features(gain)),
-                          std::optional<dorajit::ConstTensorRef>()};
-    std::vector<double> memory(  // of the tensors' device
-        static_cast<std::size_t>(dorajit::Engine::workspace_bytes(weight_norm, tensors) / 8 + 1));
-    engine.launch(nullptr, weight_norm, tensors, {kScale},
-                  {memory.data(), static_cast<std::int64_t>(memory.size() * sizeof(double))});
-
-    Matrix base = times_transposed(x, weight);
-    Matrix lora = times_transposed(times_transposed(x, a), b);
-    Matrix out(kTokens, kOut, 0.0F, 0);
-    engine.compose(nullptr, lora.tensor(), base.tensor(), features(gain), kScale, out.tensor());
-    for (std::size_t i = 0; i < out.values.size(); ++i) out.values[i] += base.values[i];
-
-    const int differences = count_differences(out, x, weight, a, b, magnitude);
-    const dorajit::Statistics statistics = engine.statistics();
-    std::printf(
-        "a layer of %lld to %lld features, rank %lld: %d elements differ from the definition "
-        "(%lld compilations, %lld trials)\n",
-        static_cast<long long>(kIn), static_cast<long long>(kOut), static_cast<long long>(kRank),
-        differences, static_cast<long long>(statistics.compilations),
-        static_cast<long long>(statistics.trials));
-    return differences == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    run(arguments[1]);
+    return EXIT_SUCCESS;
   } catch (const dorajit::Error& error) {
     std::fprintf(stderr, "%s: %s\n%s", dorajit::status_name(error.status()), error.what(),
                  error.log().c_str());
-    return EXIT_FAILURE;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
   }
+  return EXIT_FAILURE;
 }
