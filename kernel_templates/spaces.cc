@@ -13,6 +13,24 @@ constexpr int kMaxVectorBytes = 16;
 
 }  // namespace
 
+std::int64_t max_shared_bytes(int architecture) {
+  constexpr std::int64_t kKibi = 1024;
+  switch (architecture) {
+    case 75:
+      return 64 * kKibi;
+    case 80:
+    case 87:
+      return 163 * kKibi;
+    case 90:
+    case 100:
+    case 103:
+    case 110:
+      return 227 * kKibi;
+    default:
+      return 99 * kKibi;
+  }
+}
+
 std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
                                   const Config& config) {
   return template_of(variant).why_config_is_invalid(variant, traits, config);

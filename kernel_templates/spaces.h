@@ -32,6 +32,10 @@ std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& tra
 std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
                                   const Config& config);
 
+// The shared memory, in bytes, of a block on CUDA devices of that compute capability (90 for 9.0)
+// at most: CUDA C++ Programming Guide, technical specifications. Of an unknown one what all have.
+std::int64_t max_shared_bytes(int architecture);
+
 inline constexpr int kMaxVectorWidth = 8;
 
 // The widest vector, in elements, that any config of the variant uses: 16 bytes of its widest

@@ -13,7 +13,7 @@ constexpr std::int64_t kWidestGrid = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kTallestGrid = 65535;
 constexpr std::int64_t kMaxThreads = 1024;
 constexpr std::int64_t kDeepestBlock = 64;
-constexpr std::int64_t kMaxSharedBytes = std::int64_t{227} << 10;
+constexpr std::int64_t kMaxSharedBytes = std::int64_t{227} << 10;  // of any
 // More blocks need an attribute of the function, and not every GPU has room for them.
 constexpr std::int64_t kLargestCluster = 8;
 constexpr int kArchitectureOfClusters = 90;
@@ -95,6 +95,12 @@ std::string why_device_does_not_hold(const OwnOperation::Stage& stage, const Ext
         "its cluster has {} x {} x {} blocks, but devices before compute capability 9.0 have no "
         "clusters, and this one has {}.{}",
         cluster[0], cluster[1], cluster[2], traits.architecture / 10, traits.architecture % 10);
+  }
+  if (const std::int64_t most = kernels::max_shared_bytes(traits.architecture); shared > most) {
+    return std::format(
+        "its shared memory is {} bytes, but a block of a device of compute capability {}.{} has at "
+        "most {}",
+        shared, traits.architecture / 10, traits.architecture % 10, most);
   }
   const double blocks = static_cast<double>(grid[0]) * static_cast<double>(grid[1] * grid[2]);
   if (stage.is_cooperative &&

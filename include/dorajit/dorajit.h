@@ -28,10 +28,12 @@
  *   sizes cannot show whether that is a mistake, so the first [R, 1] over [R, R] of a process logs
  *   a warning. Pass [R] or [1, R] for one element per column; for one per row, pass [1, R, 1] over
  *   [1, R, R], which never logs a warning.
- * - Elements are float32, float16, bfloat16 or float64. Operands may mix the first three freely;
- *   float64 goes only with float64. Arithmetic is done in float32 (float64): every operation is
- *   rounded once and never contracted, and every result is rounded once to nearest even. The bits
- *   of a result do not depend on the device, on tuning or on working in place.
+ * - Elements are float32, float16, bfloat16 or float64. Operands may mix the first three freely,
+ *   but for the factors of compose_low_rank; float64 goes only with float64. Arithmetic is done in
+ *   float32 (float64): every operation is rounded once and never contracted, and every result is
+ *   rounded once to nearest even. The bits of a result do not depend on the device, on tuning or on
+ *   working in place. weight_norm and compose_low_rank multiply on tensor cores: their results are
+ *   within a bound, and their bits depend on the device's architecture (docs/numerics.md).
  * - Status codes, struct layouts and names are frozen: later versions only add.
  */
 #ifndef DORAJIT_DORAJIT_H_
@@ -298,12 +300,49 @@ DORAJIT_API dorajit_status dorajit_operation_workspace(const dorajit_operation* 
                                                        int32_t num_tensors, int64_t* bytes,
                                                        dorajit_error** error);
 
-/* Calls an operation, under the rules of its named function.
+/* Calls an operation, under the rules of its named function, or under those below.
  *
  * tensors: in the order of its operands (of backward: d_out, inner, gain, d_lora, d_base, d_gain),
  * NULL for those that are left out. scalars: all of them, in host memory. workspace: as for
- * dorajit_backward; NULL with 0 bytes if it needs none. DORAJIT_INVALID_ARGUMENT for a wrong number
- * of tensors or scalars. */
+ * dorajit_backward, of dorajit_operation_workspace() bytes; NULL with 0 bytes if it needs none.
+ * DORAJIT_INVALID_ARGUMENT for a wrong number of tensors or scalars.
+ *
+ * These have no function of their own. Tensors stand in their order, outputs after the arrow; those
+ * with a ? may be NULL, but not all outputs. Outputs overlap nothing, except where it is said.
+ *
+ * magnitude_backward: d_out, inner?, gain, divisor? -> d_lora?, d_result?, d_magnitude?; scale
+ *   dorajit_residual_backward for gain = magnitude / divisor, whose sums it divides: d_magnitude =
+ *   d_gain / divisor, the gradient of a magnitude with a norm that is a constant. divisor: as gain,
+ *   needed with d_magnitude. Workspace for d_magnitude, as large as that of d_gain.
+ *
+ * weight_norm: weight [out, in], lora_A [rank, in], lora_B [out, rank], magnitude? [out] ->
+ *   norm? [out], norm_square? [out], gain? [out], divisor? [out]; scale
+ *   The norms of the rows of weight + scale * lora_B lora_A, which is never in memory
+ *   (arXiv:2603.22276, section 2), their squares, divisor = max(norm, eps) with the eps and the
+ *   rounding of the magnitude's type, and gain = magnitude / divisor. rank is 0 to 1024. magnitude
+ *   is needed for gain and read for nothing else; divisor comes with gain alone. Rows of weight,
+ *   lora_A and lora_B may have any stride. Usually needs a workspace.
+ *
+ * compose_low_rank: low [rows, rank], lora_B [cols, rank], result [rows, cols], gain [cols],
+ *   bias? [cols] -> out [rows, cols], inner? [rows, cols]; scale
+ *   dorajit_compose_residual with lora = low lora_B^T, which is never in memory. low and lora_B
+ *   have one 16-bit type; on CUDA from compute capability 8.0. out and inner may each be exactly
+ *   result, but not the same tensor. No workspace.
+ *
+ * gated_silu, gated_gelu, gated_gelu_tanh: gate, up -> out
+ *   out = act(gate) * up, with act(gate) rounded to the type of gate, which is that of up. gelu is
+ *   that of erf, gelu_tanh that of tanh. [..., num_cols]. out may be exactly gate or up.
+ *
+ * gated_silu_backward, gated_gelu_backward, gated_gelu_tanh_backward: d_out, gate, up, gate_gain,
+ *   up_gain, gate_magnitude?, up_magnitude? -> out?, d_gate?, d_up?, d_gate_magnitude?,
+ *   d_up_magnitude?
+ *   The backward pass of down(act(gate(x)) * up(x)) between the products of its layers, where d_out
+ *   is the gradient of act(gate) * up: out is that product again, d_gate = gate_gain * (d_out * up
+ * * act'(gate)) and d_up = up_gain * (d_out * act(gate)) go on to the layers' own products, and
+ *   d_gate_magnitude = (sum of d_gate / gate_gain * gate) / gate_magnitude, and so for up, for
+ *   layers without a bias; 0 where the magnitude is 0. Gains and magnitudes: as gain, two each of
+ *   one type. Both sums come together, with both magnitudes. out, d_gate and d_up may each be
+ *   exactly one of d_out, gate and up. Workspace for the sums. */
 DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
                                           const dorajit_operation* operation,
                                           const DLTensor* const* tensors, int32_t num_tensors,

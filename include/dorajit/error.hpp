@@ -5,9 +5,11 @@
 #if __cplusplus < 201703L
 #error \
     "dorajit.hpp needs C++17: compile with -std=c++17 or newer, or use the C interface, dorajit.h"
+#include <dorajit/see_the_error_above>  // ends the compilation
 #elif !defined(__cpp_exceptions)
 #error \
     "dorajit.hpp throws exceptions: compile without -fno-exceptions, or use the C interface, dorajit.h"
+#include <dorajit/see_the_error_above>  // ends the compilation
 #endif
 
 #include <dorajit/dorajit.h>

@@ -213,7 +213,7 @@ class TensorList {
   std::int32_t size() const noexcept { return static_cast<std::int32_t>(count_); }
 
  private:
-  static constexpr std::size_t kMaxTensors = 8;
+  static constexpr std::size_t kMaxTensors = 12;  // no operation has more
 
   DLTensor tensors_[kMaxTensors] = {};
   const DLTensor* pointers_[kMaxTensors] = {};

@@ -1,4 +1,3 @@
-
 #include "kernel_templates/templates/matrix_tiles.h"
 
 #include <bit>
@@ -8,26 +7,6 @@
 #include "kernel_templates/partial_sums.h"
 
 namespace dorajit::kernels {
-namespace {
-
-// The maximum for a program.
-long long max_shared_bytes(int architecture) {
-  constexpr long long kKibi = 1024;
-  switch (architecture) {
-    case 80:
-    case 87:
-      return 163 * kKibi;
-    case 90:
-    case 100:
-    case 103:
-    case 110:
-      return 227 * kKibi;
-    default:
-      return 99 * kKibi;
-  }
-}
-
-}  // namespace
 
 TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::size_t operand,
                  long long rows, long long columns, int box_rows) {

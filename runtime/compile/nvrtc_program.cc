@@ -135,7 +135,13 @@ int largest_before(std::string_view log, std::string_view phrase) {
 }  // namespace
 
 std::string_view first_error_line(std::string_view log) {
-  const std::size_t error = log.find("error: ");
+  constexpr std::string_view kError = "error";  // NVRTC: "error: ", ptxas: "error   : "
+  std::size_t error = log.find(kError);
+  while (error != std::string_view::npos &&
+         !log.substr(std::min(log.find_first_not_of(' ', error + kError.size()), log.size()))
+              .starts_with(": ")) {
+    error = log.find(kError, error + 1);
+  }
   if (error == std::string_view::npos) return {};
   const std::size_t begin = log.rfind('\n', error) + 1;  // 0 in the first line
   return log.substr(begin, std::min(log.find('\n', error), log.size()) - begin);

@@ -40,6 +40,9 @@ void use(const kernels::Operation& operation) {
     (void)kernels::launch_shape(variant, config, arguments, 132);
     (void)kernels::template_of(variant).tensor_boxes(variant, config, arguments, 132);
     (void)kernels::workspace_bytes(variant, sizes);
+    kernels::KernelParameters parameters;
+    kernels::template_of(variant).put_parameters(variant, arguments, parameters);
+    (void)kernels::template_of(variant).verification_sizes(variant, sizes);
     (void)launch::check_size(variant, sizes);
     for (std::size_t i = 0; i < operation.operands.size(); ++i) {
       (void)kernels::row_length(operation.operands[i].shape, sizes);

@@ -71,6 +71,15 @@ TEST(OwnKernelClusters, DeviceWithoutClustersIsNamed) {
   EXPECT_EQ(why_not(with_cluster("VEC", 4), 86), "");  // of one block
 }
 
+TEST(OwnKernelClusters, SharedMemoryBeyondTheDeviceIsRefused) {
+  const auto with_bytes = [](int bytes) { return with(swiglu(), {{"/shared_memory", bytes}}); };
+  EXPECT_EQ(why_not(with_bytes(227 << 10)), "");
+  EXPECT_EQ(why_not(with_bytes(99 << 10), 86), "");
+  EXPECT_EQ(why_not(with_bytes(100 << 10), 86),
+            "its shared memory is 102400 bytes, but a block of a device of compute capability 8.6 "
+            "has at most 101376");
+}
+
 TEST(OwnKernelClusters, CooperativeGridBeyondTheDeviceIsRefused) {
   const auto cooperative = [](const Json& grid, int block, int shared_memory = 0) {
     return why_not(with(swiglu(), {{"/grid", grid},

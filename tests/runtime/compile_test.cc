@@ -235,7 +235,9 @@ TEST(CompilerLog, FirstErrorsHaveTheirTemplateArguments) {
   EXPECT_EQ(first_errors(kLog),
             "k.cu(3): error: identifier \"y\" is undefined [with BLOCK=128]; "
             "k.cu(4): error: expected a \";\"");
-  EXPECT_EQ(first_errors("ptxas info    : 0 bytes gmem"), "");
+  EXPECT_EQ(first_errors("ptxas info    : 0 bytes gmem; no errors: 0"), "");
+  EXPECT_EQ(first_errors("error\nptxas f.ptx, line 9; error   : Unexpected instruction\n"),
+            "ptxas f.ptx, line 9; error   : Unexpected instruction");
   EXPECT_EQ(first_errors(std::string(5000, 'x') + "error: " + "[with").size(), 400U);
 }
 

@@ -184,8 +184,8 @@ Status check_default_fits(const launch::Problem& problem, const compile::Target&
       used.why_config_does_not_fit(problem.variant, traits, problem.largest_sizes(), standard);
   if (why.empty()) return {};
   return fail(StatusCode::kUnsupported,
-              std::format("{}: the default config {} does not fit it, so that no call of these "
-                          "sizes is served: {}",
+              std::format("{}: the default config {} does not fit its largest sizes, calls of "
+                          "which are refused: {}",
                           to_text(problem), to_text(standard), why));
 }
 
@@ -236,6 +236,12 @@ Result<ExitCode> run_prewarm(const Invocation& invocation, const PrewarmArgument
   if (options.archs.empty()) targets.push_back(here->device->info().target);
 
   DORAJIT_ASSIGN(PrewarmReport report, plan(problems, targets, here, parts, options));
+  // Then --from needs no --kernel here any more.
+  for (const PrewarmedTarget& one : report.targets) {
+    for (const launch::Problem& problem : one.problems) {
+      engine.kernels().keep_description_of(*problem.variant.operation);
+    }
+  }
   {
     ProgressBar progress(!invocation.json, steps_of(report));
     compile_all(report, engine, options.jobs, progress);

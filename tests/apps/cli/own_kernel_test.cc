@@ -75,6 +75,33 @@ TEST_F(CliOwnKernel, MissingDescriptionIsNamed) {
   EXPECT_EQ(listed.out, key) << listed.err;
 }
 
+TEST_F(CliOwnKernel, PrewarmedKernelIsKnown) {
+  const std::string file =
+      sandbox_.write("problems.txt", run({"prewarm", "--arch", "sm_90", "--list"}).out);
+  const CliResult compiled = run({"prewarm", "--arch", "sm_90", "--configs", "1"});
+  if (compiled.exit_code == kUnavailable) GTEST_SKIP() << compiled.err;
+  EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
+  sandbox_.succeed({"show", "--from", file});
+}
+
+TEST_F(CliOwnKernel, StridesArePartOfTheProblem) {
+  auto json = tests::swiglu();
+  json["arguments"][0][2] = "T[n:stride]";
+  json["arguments"].push_back({"stride", "int64"});
+  std::ofstream(description_) << json.dump();
+  const auto listed = [&](const char* integers) {
+    return sandbox_.run({"prewarm", "--arch", "sm_90", "--list", "--kernel", description_, "--type",
+                         "f32", "--with", integers});
+  };
+  const CliResult dense = listed("n=4096");
+  EXPECT_EQ(dense.exit_code, 0) << dense.err;
+  EXPECT_EQ(listed("n=4096,stride=1").out, dense.out);
+  EXPECT_EQ(
+      sandbox_.run({"show", "--from", sandbox_.write("list", dense.out), "--kernel", description_})
+          .exit_code,
+      0);
+}
+
 TEST_F(CliOwnKernel, ShowListsOnlyItsProblem) {
   tune_another_problem();
   const CliResult shown = run({"show", "--json"});

@@ -61,8 +61,8 @@ TEST_F(CliPrewarmSpaces, DefaultThatDoesNotFitIsRefused) {
   const CliResult refused = sandbox_.run(arguments);
   if (refused.exit_code == kUnavailable) GTEST_SKIP() << refused.err;
   EXPECT_EQ(refused.exit_code, kUsage);
-  EXPECT_THAT(refused.err, HasSubstr("the default config BLOCK=256 does not fit it, so that no "
-                                     "call of these sizes is served: its constraint \"n > BLOCK\" "
+  EXPECT_THAT(refused.err, HasSubstr("the default config BLOCK=256 does not fit its largest sizes, "
+                                     "calls of which are refused: its constraint \"n > BLOCK\" "
                                      "does not hold, with n = 128, BLOCK = 256"));
 }
 

@@ -269,6 +269,46 @@ TEST_F(CppWrapperTest, BackwardRefusesByName) {
   expect_invalid("", [&] { static_cast<void>(Engine::backward_workspace(matrix(lora_), longer)); });
 }
 
+// No operation has more tensors.
+TEST_F(CppWrapperTest, TwelveTensorsAreLaunched) {
+  std::array<float, kCols> magnitudes{1, 2, 4};
+  std::array<float, kCols> d_gate_magnitude{};
+  std::array<float, kCols> d_up_magnitude{};
+  Floats d_gate(kCount);
+  const Operation operation("gated_silu_backward");
+  const auto launch = [&](const std::optional<ConstTensorRef>& more) {
+    const std::initializer_list<std::optional<ConstTensorRef>> tensors = {
+        matrix(base_),
+        matrix(lora_),
+        matrix(base_),
+        gain(),
+        gain(),
+        channels(magnitudes),
+        channels(magnitudes),
+        matrix(out_),
+        matrix(d_gate),
+        matrix(inner_),
+        channels(d_gate_magnitude),
+        more};
+    std::vector<double> workspace(
+        static_cast<std::size_t>(Engine::workspace_bytes(operation, tensors) / 8 + 1));
+    engine_.launch(nullptr, operation, tensors, {},
+                   {workspace.data(), static_cast<std::int64_t>(workspace.size() * 8)});
+  };
+  launch(channels(d_up_magnitude));
+  std::array<double, kCols> sums{};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const double activated = lora_[i] / (1 + std::exp(-double{lora_[i]}));
+    ASSERT_NEAR(out_[i], activated * base_[i], 1e-5);
+    ASSERT_NEAR(inner_[i], gain_.at(i % 3) * activated * base_[i], 1e-5);
+    sums.at(i % 3) += activated * base_[i] * base_[i];
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(d_up_magnitude.at(i), sums.at(i) / magnitudes.at(i), 1e-3);
+  }
+  expect_invalid("`d_up_magnitude`", [&] { launch(std::nullopt); });
+}
+
 TEST_F(CppWrapperTest, NormAssemblyTakesAnyShape) {
   engine_.norm_assembly(nullptr, matrix(lora_), matrix(base_), matrix(lora_), kScale, matrix(out_));
   for (std::size_t i = 0; i < kCount; ++i) {
