@@ -52,7 +52,7 @@ install_packages() {
 # Prints the name of a g++ that is new enough, or nothing.
 recent_gcc() {
   local name
-  for name in g++ g++-14 g++-13; do
+  for name in g++ g++-16 g++-15 g++-14 g++-13; do
     if command -v "$name" >/dev/null && (($("$name" -dumpversion | cut -d. -f1) >= 13)); then
       printf '%s\n' "$name"
       return

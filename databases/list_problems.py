@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the problems whose winners ship, one a line, for `dorajit tune --from FILE`.
+"""Prints the problems whose winners ship, one a line, for `dorajit tune --from FILE`; or tunes them for this GPU.
 
 Every op that `dorajit prewarm --list` knows, in each of its forms, at the 20 shapes that
 benchmarks/kernels.py compares and at those of `dorajit demo` (the projections of three models at 1, 512
@@ -7,14 +7,18 @@ and 4096 tokens), in bf16, f16, f32, and bf16 with a gain in f32. Then what a mo
 launches in the recipes of `python -m dorajit.prewarm`, at ranks 16 and 64. Needs `dorajit` on the PATH, and for the
 second part the Python package, transformers and PEFT.
 
-    python3 list_problems.py [--layers] [--arch sm_90]
+    python3 list_problems.py [--layers] [--arch sm_90] [--tune FILE.jsonl]
 
-With --layers the last alone. Which kernels a model launches depends on the architecture.
+With --layers the last alone. Which kernels a model launches depends on the architecture: of the GPU that is here, else
+sm_90, where --arch names none. With --tune the problems are tuned in a folder of their own, on an idle GPU, and FILE gets
+the trials that prove the winners. Ends with a failure if a problem could not be tuned, such as one of compose_low_rank
+before sm_80; FILE has the others.
 """
 
 import argparse
 import itertools
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -38,11 +42,30 @@ def lines_of(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
+def arch_here():
+    import torch
+    return "sm_{}{}".format(*torch.cuda.get_device_capability()) if torch.cuda.is_available() else "sm_90"
+
+
+def tune(problems, file):
+    """The exit status of `dorajit tune`."""
+    with tempfile.TemporaryDirectory() as folder:
+        listed = pathlib.Path(folder, "problems.txt")
+        listed.write_text(problems, encoding="utf-8")
+        environment = {**os.environ, "DORAJIT_DATABASES": "none", "DORAJIT_CACHE_DIR": folder}
+        status = subprocess.run(["dorajit", "tune", "--from", listed, "--device", "cuda"], env=environment).returncode
+        subprocess.run(["dorajit", "export", "--ship", "--out", file], env=environment, check=True)
+    subprocess.run(["dorajit", "doctor", file], check=True)
+    return status
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--layers", action="store_true")
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch")
+    parser.add_argument("--tune", metavar="FILE.jsonl")
     given = parser.parse_args()
+    given.arch = given.arch or arch_here()
     shapes = ",".join(f"{rows}x{cols}" for rows, cols in BENCHMARK_SHAPES + DEMO_SHAPES)
     problems = []
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +76,10 @@ def main():
         for recipe, rank, dropout in itertools.product(RECIPES, ("16", "64"), ("0", "0.05")):
             problems += lines_of(sys.executable, "-m", "dorajit.prewarm", "--list", "--arch", given.arch, "--model", folder,
                                  "--rank", rank, "--tokens", "4096", "--dropout", dropout, "--recipe", recipe)
-    print("\n".join(dict.fromkeys(problems)))
+    text = "\n".join(dict.fromkeys(problems)) + "\n"
+    if given.tune:
+        sys.exit(tune(text, given.tune))
+    print(text, end="")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,9 @@ class ExpressionParser {
          {"==", "!=", "<=", ">=", "//", "**", "&&", "||", "<<", ">>"}) {
       if (text_.substr(at_).starts_with(two)) return two;
     }
-    return text_.substr(at_, 1);
+    length = 1;  // of a character in UTF-8, one byte or more
+    while (at_ + length < text_.size() && (text_[at_ + length] & 0xC0) == 0x80) ++length;
+    return text_.substr(at_, length);
   }
 
   bool take(std::string_view wanted) {

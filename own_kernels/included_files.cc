@@ -1,11 +1,15 @@
 #include "own_kernels/included_files.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <format>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "runtime/base/dynamic_library.h"
@@ -19,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 constexpr std::size_t kMaxFiles = 4096;
+constexpr std::size_t kMaxExpansions = 256;  // of a macro that is included
 constexpr std::string_view kToolkit = "cuda";
 constexpr const char* kHeaderOfToolkit = "cuda_fp16.h";
 
@@ -106,24 +111,57 @@ struct Included {
   bool is_quoted;
 };
 
-std::vector<Included> includes_of(std::string_view text) {
-  constexpr std::string_view kWord = "include";
-  std::vector<Included> found;
-  const auto skip_blanks = [&](std::size_t at) {
-    return std::min(text.find_first_not_of(" \t", at), text.size());
+struct Directives {
+  std::vector<Included> includes;
+  std::vector<std::string_view> by_macro;                              // of #include MACRO
+  std::vector<std::pair<std::string_view, std::string_view>> defines;  // that may be of a path
+};
+
+std::string_view word_at(std::string_view text, std::size_t at) {
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
   };
-  for (std::size_t line = 0; line < text.size();) {
-    const std::size_t end = std::min(text.find('\n', line), text.size());
-    std::size_t at = skip_blanks(line);
-    if (at < end && text[at] == '#' && text.substr(skip_blanks(at + 1)).starts_with(kWord)) {
-      at = skip_blanks(skip_blanks(at + 1) + kWord.size());
-      const bool is_quoted = at < end && text[at] == '"';
-      if (is_quoted || (at < end && text[at] == '<')) {
-        const std::size_t close = text.find(is_quoted ? '"' : '>', at + 1);
-        if (close < end) found.push_back({at + 1, text.substr(at + 1, close - at - 1), is_quoted});
+  const auto begin = text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size()));
+  return {begin, std::find_if_not(begin, text.end(), is_word)};
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+}
+
+Directives directives_of(std::string_view text) {
+  Directives found;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    const std::size_t at_begin = begin;
+    begin = end + 1;
+    const std::size_t hash = std::min(line.find_first_not_of(" \t"), line.size());
+    if (!line.substr(hash).starts_with('#')) continue;
+    const std::string_view directive =
+        word_at(line, std::min(line.find_first_not_of(" \t", hash + 1), line.size()));
+    if (directive.empty()) continue;
+    const std::string_view rest =
+        trimmed(line.substr(static_cast<std::size_t>(directive.end() - line.begin())));
+    if (directive == "include" && !rest.empty()) {
+      const char close = rest.front() == '"' ? '"' : '>';
+      const std::size_t length = rest.find(close, 1);
+      if (rest.front() != '"' && rest.front() != '<') {
+        found.by_macro.push_back(word_at(rest, 0));
+      } else if (length != std::string_view::npos) {
+        const std::string_view name = rest.substr(1, length - 1);
+        found.includes.push_back(
+            {at_begin + static_cast<std::size_t>(name.begin() - line.begin()), name, close == '"'});
+      }
+    } else if (directive == "define") {
+      const std::string_view name = word_at(rest, 0);
+      const std::string_view value = rest.substr(name.size());
+      if (value.starts_with(' ') || value.starts_with('\t')) {
+        found.defines.emplace_back(
+            name, trimmed(value.substr(0, std::min(value.find("//"), value.find("/*")))));
       }
     }
-    line = end + 1;
   }
   return found;
 }
@@ -139,7 +177,10 @@ class Reader {
   Status follow(std::string& text, const fs::path& path) {
     std::string renamed;
     std::size_t done = 0;
-    for (const auto& [at, name, is_quoted] : includes_of(text)) {
+    const Directives directives = directives_of(text);
+    for (const auto& [name, value] : directives.defines) macros_.emplace(name, value);
+    by_macro_.insert(directives.by_macro.begin(), directives.by_macro.end());
+    for (const auto& [at, name, is_quoted] : directives.includes) {
       DORAJIT_ASSIGN(const auto known, find(std::string(name), is_quoted ? path : fs::path()));
       if (!known || *known == name) continue;
       renamed += std::string_view(text).substr(done, at - done);
@@ -151,6 +192,7 @@ class Reader {
   }
 
   Status read_all() {
+    DORAJIT_TRY(find_by_macros());
     // Both lists grow meanwhile.
     for (std::size_t i = 0; i < description_.included.size(); ++i) {
       std::string text = std::move(description_.included[i].text);
@@ -158,6 +200,7 @@ class Reader {
       DORAJIT_TRY(follow(text, path));
       description_.included[i].hash = hash_hex(text);
       description_.included[i].text = std::move(text);
+      if (i + 1 == description_.included.size()) DORAJIT_TRY(find_by_macros());
     }
     std::ranges::sort(description_.included, {}, &IncludedFile::name);
     return {};
@@ -183,6 +226,30 @@ class Reader {
   }
 
  private:
+  // The files of each #include MACRO, by every definition of it and of the macros in it.
+  Status find_by_macros() {
+    for (const std::string& macro : by_macro_) {
+      std::vector<std::string> texts = {macro};
+      for (std::size_t i = 0; i < texts.size() && texts.size() < kMaxExpansions; ++i) {
+        const std::string text = texts[i];
+        if (text.size() > 2 && (text.front() == '<' || text.front() == '"')) {
+          const std::string name = text.substr(1, text.size() - 2);
+          DORAJIT_TRY(find(name, {}));
+        }
+        for (std::size_t at = 0; at < text.size();) {
+          const std::string_view word = word_at(text, at);
+          const auto [first, last] = macros_.equal_range(word);
+          for (auto one = first; one != last; ++one) {
+            texts.push_back(std::string(text).replace(at, word.size(), one->second));
+          }
+          if (first != last) break;
+          at += std::max<std::size_t>(word.size(), 1);
+        }
+      }
+    }
+    return {};
+  }
+
   Result<std::optional<std::string>> add(const fs::path& path) {
     if (const auto known = names_.find(path.string()); known != names_.end()) return known->second;
     if (names_.size() >= kMaxFiles) {
@@ -216,6 +283,8 @@ class Reader {
   const std::vector<fs::path> folders_;
   std::map<std::string, std::string> names_;  // by path
   std::vector<fs::path> paths_;               // of `included`
+  std::multimap<std::string, std::string, std::less<>> macros_;
+  std::set<std::string> by_macro_;
 };
 
 }  // namespace

@@ -334,10 +334,10 @@ class OperationBuilder {
   std::string describe_types(const Argument& tensor,
                              std::vector<TypeChoice>::const_iterator choice) {
     if (choice == description().types.end()) {
-      return std::format("argument `{}` has elements of {}", tensor.name, tensor.type);
+      return std::format("argument `{}` takes elements of {}", tensor.name, tensor.type);
     }
-    std::string text =
-        std::format("argument `{}` has elements of {}, which is one of", tensor.name, choice->name);
+    std::string text = std::format("argument `{}` takes elements of {}, which is one of",
+                                   tensor.name, choice->name);
     for (const kernels::ElementType type : choice->types) {
       text += std::format("{} {}", type == choice->types.front() ? "" : ",", type_name(type));
     }

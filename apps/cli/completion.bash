@@ -12,6 +12,7 @@ _dorajit() {
       help=$("$program" "${command[@]}" --help 2>/dev/null)
     fi
   done
+  help=$(sed -E ':a;/\|$/{N;s/\n *//;ba}' <<<"$help")  # choices of several lines
   if [[ $current == -* ]]; then
     offers=$(sed -nE 's/^  (-h,)?(--[a-z-]+).*/\2/p' <<<"$help")
   elif [[ $previous == --* ]] && word=$(sed -nE "s/^  $previous ([^ ]+).*/\1/p" <<<"$help") &&

@@ -104,7 +104,7 @@ int4_gemv = dorajit.Kernel(
     grid="ceil_div(rows, WARPS * ROWS)", block=[32, "WARPS"], tolerance=1e-3)
 
 # Its description is a file, as C and C++ take it.
-matmul = dorajit.Kernel(source=str(_HERE / "matmul.cu"), **json.loads((_HERE / "matmul.json").read_text()))
+matmul = dorajit.Kernel(**{**json.loads((_HERE / "matmul.json").read_text()), "source": str(_HERE / "matmul.cu")})
 
 
 # The arguments of a call, its outputs among them, and what PyTorch computes in float32 or wider.

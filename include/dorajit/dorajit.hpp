@@ -199,7 +199,7 @@ class Engine {
     launch(stream, operation, {w_norm_sq, cross, ba_norm_sq, norm}, {scale});
   }
 
-  // Calls any operation, under the rules of dorajit_launch (dorajit.h), which has the tensors,
+  // Calls any operation, under the rules of dorajit_launch (operation.h), which has the tensors,
   // types and workspace of those without a function of their own. tensors: in the order of the
   // operation's operands, nullopt for those that are left out; outputs are written.
   void launch(void* stream, const Operation& operation,

@@ -15,8 +15,6 @@
 namespace dorajit::compile {
 namespace {
 
-constexpr const char* kReportResources = "--ptxas-options=-v";
-
 // The options that decide the bits of the output come first; none contains a path.
 constexpr const char* kBuiltinOptions[] = {"--fmad=false",    "--ftz=false",
                                            "--prec-div=true", "--prec-sqrt=true",
@@ -59,7 +57,8 @@ Result<Artifact> artifact_of(NvrtcOutput made, std::string_view what) {
   if (!made.failure.empty()) {
     std::string message = std::format("{} for {}", made.failure, what);
     if (const auto header = missing_header(made.log); !header.empty()) {
-      message += std::format("; \"{}\" is not among its headers", header);
+      message +=
+          std::format("; \"{}\" is not among its headers; name its folder in \"include\"", header);
     } else if (const std::string errors = first_errors(made.log); !errors.empty()) {
       message += ": " + errors;
     }

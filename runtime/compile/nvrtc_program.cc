@@ -64,11 +64,14 @@ class Program {
     // Without declarations of textures and of the CUDA runtime there is less to parse, and threads
     // parse one after the other. A user's kernel may need them: then it is compiled again.
     options.push_back("--minimal");
-    const int result = compile_once(options);
+    int result = compile_once(options);
     if (result == 0 || !source_.is_users()) return result;
     options.pop_back();
-    nvrtc_.destroy_program(&handle_);  // NVRTC leaks memory if it compiles a program twice
-    return create() ? compile_once(options) : result;
+    result = compile_again(options, result);
+    if (result == 0 || !first_error_line(log()).empty()) return result;
+    // ptxas leaves out some errors, such as that of too much shared memory, where it reports.
+    std::erase_if(options, [](std::string_view one) { return one == kReportResources; });
+    return compile_again(options, result);
   }
 
   std::string log() {
@@ -102,6 +105,11 @@ class Program {
     return bytes;
   }
 
+  // NVRTC leaks memory if it compiles a program twice.
+  int compile_again(const std::vector<const char*>& options, int result) {
+    nvrtc_.destroy_program(&handle_);
+    return create() ? compile_once(options) : result;
+  }
   int compile_once(const std::vector<const char*>& options) {
     return nvrtc_.compile_program(handle_, static_cast<int>(options.size()), options.data());
   }
@@ -132,16 +140,24 @@ int largest_before(std::string_view log, std::string_view phrase) {
   return largest;
 }
 
+// Where "error: " or "error   : " stands, as NVRTC and ptxas write it, or "fatal   : ".
+std::size_t find_error(std::string_view log) {
+  std::size_t first = std::string_view::npos;
+  for (const std::string_view word : {"error", "fatal"}) {
+    std::size_t at = log.find(word);
+    for (; at != std::string_view::npos; at = log.find(word, at + 1)) {
+      const std::size_t after = log.find_first_not_of(' ', at + word.size());
+      if (after != std::string_view::npos && log.substr(after).starts_with(": ")) break;
+    }
+    first = std::min(first, at);
+  }
+  return first;
+}
+
 }  // namespace
 
 std::string_view first_error_line(std::string_view log) {
-  constexpr std::string_view kError = "error";  // NVRTC: "error: ", ptxas: "error   : "
-  std::size_t error = log.find(kError);
-  while (error != std::string_view::npos &&
-         !log.substr(std::min(log.find_first_not_of(' ', error + kError.size()), log.size()))
-              .starts_with(": ")) {
-    error = log.find(kError, error + 1);
-  }
+  const std::size_t error = find_error(log);
   if (error == std::string_view::npos) return {};
   const std::size_t begin = log.rfind('\n', error) + 1;  // 0 in the first line
   return log.substr(begin, std::min(log.find('\n', error), log.size()) - begin);

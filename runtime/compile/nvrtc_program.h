@@ -11,6 +11,9 @@
 
 namespace dorajit::compile {
 
+// The option that makes a log have the resources of a kernel.
+inline constexpr const char* kReportResources = "--ptxas-options=-v";
+
 struct NvrtcJob {
   kernels::Program program;
   std::vector<std::string> options;

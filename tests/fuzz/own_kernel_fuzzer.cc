@@ -1,5 +1,6 @@
 // Feeds descriptions of own kernels to what makes operations of them: each ends in an operation or
 // an error. What is an operation is also launched as far as its expressions go.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -40,7 +41,8 @@ void use(const kernels::Operation& operation) {
     (void)kernels::launch_shape(variant, config, arguments, 132);
     (void)kernels::template_of(variant).tensor_boxes(variant, config, arguments, 132);
     (void)kernels::workspace_bytes(variant, sizes);
-    kernels::KernelParameters parameters;
+    std::array<std::byte, kernels::kTensorMaps * kernels::KernelParameters::kTensorMapBytes> maps;
+    kernels::KernelParameters parameters{.values = {}, .addresses = {}, .tensor_maps = maps.data()};
     kernels::template_of(variant).put_parameters(variant, arguments, parameters);
     (void)kernels::template_of(variant).verification_sizes(variant, sizes);
     (void)launch::check_size(variant, sizes);

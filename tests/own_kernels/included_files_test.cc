@@ -102,6 +102,19 @@ TEST_F(IncludedFilesTest, FoldersAreSearchedInTheirOrderAfterHeaders) {
   EXPECT_EQ(headers_of(made(json)).at("y.h"), "// given\n");
 }
 
+TEST_F(IncludedFilesTest, FilesOfEveryDefinitionOfAMacroAreFound) {
+  write("root.h",
+        "#ifdef A\n#  define SYSTEM a\n#else\n#define SYSTEM b // other\n#endif\n"
+        "#define LOOP LOOP\n#define HEADER <ROOT/x.h>\n#define ROOT systems/SYSTEM\n"
+        "#include LOOP\n#include HEADER\n");
+  write("systems/a/x.h", "// a\n");
+  write("systems/b/x.h", "#include <y.h>\n");
+  write("y.h", "// y\n");
+  const auto headers = headers_of(made(including("#include <root.h>")));
+  EXPECT_EQ(headers.size(), 4U);
+  EXPECT_TRUE(headers.contains("systems/a/x.h") && headers.contains("y.h"));
+}
+
 TEST_F(IncludedFilesTest, TwoFilesOfOneNameStayApart) {
   write("a/x.h", "#include \"x.h\"\n");
   write("b/z.h", "#include \"x.h\"\n");
@@ -203,8 +216,10 @@ TEST_F(IncludedFilesCompileTest, FilesBesideEachOtherAreFound) {
 }
 
 TEST_F(IncludedFilesCompileTest, TypesOfTheToolkitServe) {
-  Json json =
-      tests::with(including("#include <cuda_fp16.h>\n#include <mma.h>"), {{"/include", {"cuda"}}});
+  Json json = tests::with(
+      including("#include <cuda_fp16.h>\n#include <mma.h>\n#include <cooperative_groups.h>\n"
+                "#include <cuda/barrier>\n#include <cub/block/block_reduce.cuh>"),
+      {{"/include", {"cuda"}}});
   const auto kernel = make_kernel(json.dump());
   if (!kernel && kernel.error().message.contains("no toolkit was found")) {
     GTEST_SKIP() << kernel.error().message;

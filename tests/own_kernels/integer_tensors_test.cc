@@ -125,7 +125,7 @@ TEST_F(IntegerTensorsTest, OtherTypesAreRefusedByName) {
   for (const DLDataType type : {DLDataType{kDLInt, 16, 1}, DLDataType{kDLUInt, 8, 1},
                                 DLDataType{kBoolCode, 8, 1}, DLDataType{kDLFloat, 32, 1}}) {
     EXPECT_THAT(message_of(type),
-                HasSubstr("argument `ids` has elements of I, which is one of int64, int32"));
+                HasSubstr("argument `ids` takes elements of I, which is one of int64, int32"));
   }
   for (const DLDataType type : {DLDataType{kDLUInt, 4, 1}, DLDataType{kDLInt, 64, 2},
                                 DLDataType{kDLInt, 4, 1}, DLDataType{kBoolCode, 1, 1}}) {

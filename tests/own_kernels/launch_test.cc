@@ -111,11 +111,11 @@ TEST_F(OwnKernelLaunchTest, TensorOfAnotherKindIsRefusedByName) {
     return outcome.message;
   };
   EXPECT_THAT(refusal([](auto& t) { t.tensors[1].dtype = {kDLBfloat, 16, 1}; }),
-              HasSubstr("argument `up` has elements of T"));
+              HasSubstr("argument `up` takes elements of T"));
   EXPECT_THAT(refusal([](auto& t) {
                 for (DLTensor& tensor : t.tensors) tensor.dtype = {kDLFloat, 64, 1};
               }),
-              HasSubstr("argument `gate` has elements of T"));
+              HasSubstr("argument `gate` takes elements of T"));
   EXPECT_THAT(refusal([](auto& t) {
                 for (DLTensor& tensor : t.tensors) tensor.device = {kDLCPU, 0};
               }),

@@ -183,7 +183,7 @@ TEST(MakeKernelTest, TypesOfOneNameAreTheSame) {
   variant.types[1] = ElementType::kFloat32;
   EXPECT_FALSE(kernels::is_supported(variant));
   EXPECT_THAT(std::string(variant.operation->why_unsupported(variant)),
-              HasSubstr("argument `up` has elements of T, which is one of float32, bfloat16, "
+              HasSubstr("argument `up` takes elements of T, which is one of float32, bfloat16, "
                         "float16, the same for every argument of it"));
   EXPECT_FALSE(kernels::is_supported(variant_of(made(swiglu()), ElementType::kFloat64)));
 }

@@ -1,5 +1,6 @@
 """A server of recordings and real runs of models, each in a forked process with an engine of its own: it reads
-[model, recipe, options] as a line of JSON and writes {"recorded": problems, "run": problems}, or {"error": text}.
+[model, recipe, options] as a line of JSON and writes {"recorded": problems, "run": problems, "made": counters of what was
+compiled and tuned for the run}, or {"error": text}.
 
 The recording has the model's config alone, as `python -m dorajit.prewarm` has it; the real run has weights, and of a
 config of true size two layers of each kind.
@@ -122,7 +123,9 @@ def _answer(model, recipe, options):
     small = model_configs.shallow(config) if options.get("true") else config
     more = (recipe, model_configs.targets(model), model_configs.has_image(model), options)
     with dorajit.control.state.switches["joins_mlp"].override(options.get("mlp", True)):
-        return {"recorded": _recorded(_folder(config), *more), "run": _real(_folder(small), *more)}
+        answer = {"recorded": _recorded(_folder(config), *more), "run": _real(_folder(small), *more)}
+    counts = _native.statistics()
+    return {**answer, "made": {name: counts[name] for name in ("compilations", "builtin_kernels", "trials")}}
 
 
 def _answer_text(line):

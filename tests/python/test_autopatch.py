@@ -144,11 +144,14 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("words", [
     [], ["-m", "torch.distributed.run", "--nproc-per-node", "2"],
-    ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1"]], ids=["python", "torchrun", "accelerate"])
-def test_launched_training_runs_layers_as_one_node(interpreter, tmp_path, words):
+    ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1"],
+    ["-m", "deepspeed.launcher.runner", "--num_gpus", "1"]], ids=["python", "torchrun", "accelerate", "deepspeed"])
+def test_launched_training_runs_layers_as_one_node(interpreter, tmp_path, words, monkeypatch):
     pytest.importorskip("peft")
-    if words and "accelerate" in words[1]:
-        pytest.importorskip("accelerate")
+    for package in ("accelerate", "deepspeed"):
+        if words and words[1].startswith(package):
+            pytest.importorskip(package)
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     (tmp_path / "train.py").write_text(TRAIN)
     done = run(interpreter, *words, tmp_path / "train.py")
     assert done.stdout.count("patches: 1 of workers: 1 composed: 1") == (2 if "--nproc-per-node" in words else 1), (

@@ -225,6 +225,14 @@ def test_first_call_of_a_patched_model_logs_one_line(caplog, of_model):
         assert len(lines) == 2 and lines[1][0] == "WARNING" and "0 of 1" in lines[1][1]
 
 
+def test_first_call_is_shown_where_the_log_level_asks_for_it(monkeypatch, capsys):
+    monkeypatch.setenv("DORAJIT_LOG", "info")
+    model = adapted(plain, "cpu")
+    with dorajit.patch_peft(model, strict=True):
+        model(torch.randn(3, IN))
+    assert capsys.readouterr().err.startswith("dorajit: 1 of 1 DoRA layers run as one node")
+
+
 def test_scripted_child_is_passed_over():
     model = get_peft_model(nn.Sequential(nn.Linear(IN, OUT), torch.jit.script(nn.ReLU())),
                            LoraConfig(target_modules=["0"], use_dora=True))

@@ -22,7 +22,8 @@ DESCRIPTION = {
     "default": {"BLOCK": 128, "VEC": 1}, "constraint": "n % VEC == 0",
     "grid": "ceil_div(n, BLOCK * VEC)", "block": "BLOCK", "key": ["T", "bucket(n)"]}
 INTEGERS = {"int8": torch.int8, "int16": torch.int16, "int32": torch.int32, "int64": torch.int64,
-            "uint8": torch.uint8, "bool": torch.bool}
+            "uint8": torch.uint8, "uint16": torch.uint16, "uint32": torch.uint32, "uint64": torch.uint64,
+            "bool": torch.bool}
 GATHER = {
     "name": "gather", "source": """template <int BLOCK>
 __global__ void gather(const T* table, const I* ids, T* out, long long n, long long width) {
@@ -89,6 +90,11 @@ def test_a_source_may_be_a_file(tmp_path):
     ({"limits": {"out": "n"}}, "has `out`, which is only written"),
     ({**GATHER, "limits": {"ids": 0}}, 'has `ids`, whose limit "0" is 0'),
     ({**GATHER, "limits": {"ids": "BLOCK"}}, "the name `BLOCK` is unknown"),
+    ({"grid": "\u00d7n"}, 'a value was expected and not "\u00d7"'),
+    ({"arguments": 5}, '"arguments"'),
+    ({"arguments": [5]}, '"arguments"'),
+    ({"tolerance": float("inf")}, "not JSON compliant"),
+    ({"parameters": {"BLOCK": [object()], "VEC": [1]}}, "not iterable"),
 ])
 def test_a_wrong_description_is_refused_by_the_field(changes, message):
     with pytest.raises(dorajit.InvalidArgumentError, match=message):
@@ -264,7 +270,7 @@ def test_integers_of_every_type_are_read(name):
 
 def test_integers_of_another_type_are_refused_by_name():
     table, ids = torch.ones(4, 8), torch.zeros(3, dtype=torch.int16)
-    with pytest.raises(dorajit.UnsupportedError, match="argument `ids` has elements of I, which is one of int64"):
+    with pytest.raises(dorajit.UnsupportedError, match="argument `ids` takes elements of I, which is one of int64"):
         gather()(table, ids, torch.empty(3, 8), 3, 8)
 
 
@@ -315,7 +321,7 @@ def test_integers_of_every_type_are_computed(name):
     kernel = dorajit.Kernel(**MASK, tolerance=0.01)
     assert kernel.tune(x, kept, out, 5000)["source"] == "tuned"
     kernel(x, kept, out, 5000)
-    assert torch.equal(out, torch.where(kept, x, torch.zeros_like(x)))
+    assert torch.equal(out.long(), torch.where(kept, x.long(), 0))
 
 
 @needs_gpu

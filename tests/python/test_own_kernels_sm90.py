@@ -67,7 +67,7 @@ def test_float8_tensors_are_read(dtype):
     # It was read, and then refused as what it is.
     with pytest.raises(dorajit.WrongDeviceError, match="argument `x` is on the CPU"):
         make()(torch.ones(4).to(dtype), None, torch.ones(4).to(dtype), 4)
-    with pytest.raises(dorajit.UnsupportedError, match="argument `x` has elements of T"):
+    with pytest.raises(dorajit.UnsupportedError, match="argument `x` takes elements of T"):
         make(types=["float32"])(torch.ones(4).to(dtype), None, torch.ones(4).to(dtype), 4)
 
 

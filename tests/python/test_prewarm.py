@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -53,6 +54,30 @@ def test_recording_is_what_a_run_asks_for(compared, model, recipe, true, device)
         pytest.skip("the tower has layers of 4304 outputs; on a CPU those of bitsandbytes are multiples of 32")
     recorded, run = compared(model, recipe, device, true=true)
     assert run and recorded == run
+
+
+@pytest.mark.parametrize("recipe", models.RECIPES)
+def test_prewarmed_run_compiles_and_tunes_nothing(tmp_path, recipe, device):
+    """The first step and the first generation, in a process of their own."""
+    if recipe == "nf4":
+        pytest.importorskip("bitsandbytes", exc_type=ImportError)
+    if device == "cpu" and shutil.which("clang++-19") is None:
+        pytest.skip("clang++-19, which compiles kernels for the CPU, is missing")
+    (tmp_path / "config.json").write_text(json.dumps(model_configs.TINY["llama"]))
+    environment = {**os.environ, "DORAJIT_CACHE_DIR": str(tmp_path / "cache"), "DORAJIT_CXX": "clang++-19",
+                   "DORAJIT_TUNE": "first_use", "DORAJIT_TUNE_SECONDS": "0.2", "OMP_NUM_THREADS": "1"}
+    (tmp_path / "cache").mkdir()
+
+    def run(*words):
+        done = subprocess.run([sys.executable, "-W", "ignore", *words], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    arch = ["--arch", "native-cpu"] if device == "cpu" else []
+    run("-m", "dorajit.prewarm", "--model", tmp_path, "--tokens", "24", "--rank", "8", "--recipe", recipe, *arch)
+    made = json.loads(run(HERE / "recorded_models.py", json.dumps(["llama", recipe, {"device": device}])).splitlines()[-1])
+    assert made.get("made", {}).pop("trials") == 0 or device == "cpu", made  # a CPU is tuned where it is named
+    assert made["made"] == {"compilations": 0, "builtin_kernels": 0}, made
 
 
 @pytest.mark.parametrize("options", [{"dropout": 0.1}, {"checkpoint": True}, {"mlp": False}])
@@ -252,6 +277,8 @@ def test_gradients_of_a_gpu_are_recorded(tiny):
     (["--model", "TINY", "--tokens", "0"], "'0' is no number from 1"),
     (["--model", "TINY", "--image"], "--image would have no effect: the model takes text alone"),
     (["--model", "TINY", "--arch", "hopper"], "give sm_80"),
+    (["--model", "TINY", "--arch", ""], "it names nothing"),
+    (["--model", "TINY", "--adapter", "gone"], "--adapter gone: there is no adapter_config.json"),
     (["--model", "TINY", "--targets", "[unclosed"], "--targets [unclosed: unterminated character set"),
     (["--model", "TINY", "--alpha", "nan"], "'nan' is no finite number"),
     (["--model", ":x"], "--model :x: the module has no function"),
@@ -265,14 +292,21 @@ def test_wrong_command_lines_are_named(tiny, arguments, said):
     ('{"model_type": "llama", "architectures": ["LlamaTokenizer"]}', "has no model LlamaTokenizer; install a version"),
     ('{"model_type": ', "config.json: Expecting value"),
     ("[]", "config.json has no object"),
+    ('{"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}', "Load the model in a function"),
+    ('{"model_type": "llama", "quantization_config": {"load_in_4bit": true}}', "give --recipe nf4"),
+    ('{"_class_name": "SD3Transformer2DModel", "num_layers": 1}', "SD3Transformer2DModel are not known here"),
 ])
 def test_wrong_config_is_named(tmp_path, config, said):
+    if "_class_name" in config:
+        pytest.importorskip("diffusers")
     (tmp_path / "config.json").write_text(config)
     assert said in prewarmed("--model", str(tmp_path), status=2)[1]
 
 
 def test_model_without_layers_of_dorajit_is_noted():
     assert "nothing was recorded" in prewarmed("--model", "test_prewarm:plain", "--arch", "sm_90", "--list")[1]
+    with pytest.warns(RuntimeWarning, match="nothing was recorded"):
+        dorajit.prewarm(*plain(), arch="sm_90", list_only=True)
 
 
 def plain():

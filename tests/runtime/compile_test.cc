@@ -238,6 +238,8 @@ TEST(CompilerLog, FirstErrorsHaveTheirTemplateArguments) {
   EXPECT_EQ(first_errors("ptxas info    : 0 bytes gmem; no errors: 0"), "");
   EXPECT_EQ(first_errors("error\nptxas f.ptx, line 9; error   : Unexpected instruction\n"),
             "ptxas f.ptx, line 9; error   : Unexpected instruction");
+  EXPECT_EQ(first_errors("ptxas fatal   : Unresolved extern function 'f'\n"),
+            "ptxas fatal   : Unresolved extern function 'f'");
   EXPECT_EQ(first_errors(std::string(5000, 'x') + "error: " + "[with").size(), 400U);
 }
 

@@ -2,10 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <format>
+#include <ranges>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -95,6 +98,25 @@ ExitCode run_command(const Command& command, const GlobalOptions& options) {
   return exit_code_of(outcome.error().code);
 }
 
+// Help with no line of more than 100 characters. CLI11 begins descriptions in column 30.
+std::string folded(const std::string& help) {
+  constexpr std::size_t kWidth = 100;
+  constexpr std::size_t kColumn = 30;
+  std::string text;
+  for (const auto part : std::views::split(help, '\n')) {
+    std::string line{std::string_view(part)};
+    while (line.size() > kWidth) {
+      const std::size_t end = line.find_last_of(" |,", kWidth - 1);
+      if (end == std::string::npos || end <= kColumn) break;
+      text += line.substr(0, line[end] == ' ' ? end : end + 1) + "\n";
+      line.replace(0, end + 1, std::string(kColumn, ' '));
+    }
+    text += line + "\n";
+  }
+  text.pop_back();
+  return text;
+}
+
 // The arguments, the last one first, as CLI11 takes them. `help COMMAND` asks for `COMMAND --help`,
 // and so does nothing for the whole.
 std::vector<std::string> words_of(int argc, char** argv) {
@@ -129,7 +151,7 @@ ExitCode run_command_line(int argc, char** argv) {
     if (error.get_exit_code() != 0) return refuse(app, error);
     std::ostringstream text;  // the help or the version
     app.exit(error, text, text);
-    print(text.str());
+    print(folded(text.str()));
     return ExitCode::kOk;
   }
   for (const Command& command : commands) {

@@ -211,8 +211,11 @@ std::string demo_text(const DemoReport& report, const ChosenDevice& device,
   text += fewer_rows_note(report.rows);
   if (report.failed > 0) text += count_text(report.failed, "problem") + " failed\n";
   text += work_text(report, parts);
-  return text + std::format("{} in {:.1f} s\n", count_text(std::ssize(report.rows), "problem"),
-                            report.seconds);
+  return text + std::format(
+                    "{} in {:.1f} s\n"
+                    "a training step beside PEFT's, with PyTorch: python3 "
+                    "benchmarks/layers.py --ranks 16\n",
+                    count_text(std::ssize(report.rows), "problem"), report.seconds);
 }
 
 Json demo_json(const DemoReport& report, const ChosenDevice& device,

@@ -79,11 +79,21 @@ Result<kernels::Sizes> parse_integers(std::string_view text, const kernels::Oper
     const auto value =
         equals < entry.size() ? parse_product(entry.substr(equals + 1)) : std::nullopt;
     const auto known = std::ranges::find(kernel.dimensions, name, &kernels::Dimension::name);
-    if (!value || known == kernel.dimensions.end()) {
+    if (known != kernel.dimensions.end() && !std::ranges::contains(missing, name) &&
+        known->keying < kernels::Keying::kDerived) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("--with {}: \"{}\" is no NAME=SIZE of `{}`; a size may be a product, "
-                              "as in 4096x12288",
-                              text, entry, kernel.name));
+                  std::format("--with {}: `{}` is given twice", text, name));
+    }
+    if (equals < entry.size() && known == kernel.dimensions.end()) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("--with {}: `{}` has no integer `{}`", text, kernel.name, name));
+    }
+    if (!value || known == kernel.dimensions.end()) {
+      return fail(
+          StatusCode::kInvalidArgument,
+          std::format("--with {}: \"{}\" is no NAME=SIZE of `{}`; a size is a number from 0 "
+                      "or a product, as in 4096x12288",
+                      text, entry, kernel.name));
     }
     sizes[static_cast<std::size_t>(known - kernel.dimensions.begin())] = *value;
     std::erase(missing, name);

@@ -73,26 +73,38 @@ void Table::add_row(std::vector<std::string> cells) {
 
 std::string Table::text() const {
   constexpr std::size_t kGap = 2;
+  constexpr std::size_t kIndent = 4;  // of a row's further lines
+  constexpr std::size_t kWidth = 100;
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     widths.push_back(columns_[i].heading.size());
     for (const auto& row : rows_) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  const auto add_line = [&](const auto& cell_of) {
+  const auto add_line = [&](const std::string& line) {
+    if (const std::size_t last = line.find_last_not_of(' '); last != std::string::npos) {
+      text += line.substr(0, last + 1) + "\n";
+    }
+  };
+  const auto add_row = [&](const auto& cell_of) {
     std::string line;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       const std::string& cell = cell_of(i);
       const std::string padding(widths[i] - cell.size(), ' ');
-      if (i > 0) line.append(kGap, ' ');
+      const std::size_t gap = i > 0 ? kGap : 0;
+      if (i > 0 && line.size() + gap + widths[i] > kWidth) {
+        add_line(line);
+        line.assign(kIndent, ' ');
+      } else {
+        line.append(gap, ' ');
+      }
       line += columns_[i].align == Align::kLeft ? cell + padding : padding + cell;
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    add_line(line);
   };
-  add_line([&](std::size_t i) -> const std::string& { return columns_[i].heading; });
+  add_row([&](std::size_t i) -> const std::string& { return columns_[i].heading; });
   for (const auto& row : rows_) {
-    add_line([&](std::size_t i) -> const std::string& { return row[i]; });
+    add_row([&](std::size_t i) -> const std::string& { return row[i]; });
   }
   return text;
 }

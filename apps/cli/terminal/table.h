@@ -43,7 +43,8 @@ class Table {
 
   [[nodiscard]] bool empty() const { return rows_.empty(); }
 
-  // The heading and every row, one line each, without trailing spaces.
+  // The heading and every row, without trailing spaces: one line each, or as many as it takes to
+  // stay within 100 characters.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -18,6 +18,13 @@ _PYTHON_TYPES = {**dict.fromkeys(_INTEGERS, "int"), "bool": "bool", "float32": "
 Expressions = Union[str, int, Sequence[Union[str, int]]]
 
 
+def _plain(value):
+    """A value of a description as JSON has it: of NumPy's numbers, of element types, of sequences."""
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    return value.item() if hasattr(value, "item") else list(value)
+
+
 class Kernel:
     """CUDA C++ that is compiled with NVRTC, tuned on first use and launched on PyTorch's current stream.
 
@@ -88,7 +95,10 @@ class Kernel:
                        "limits": limits or {}, "ranges": ranges or {}, "include": include, "unaligned": unaligned}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
-            description.update(source=path.read_text(encoding="utf-8"), file=path.name)
+            try:
+                description.update(source=path.read_text(encoding="utf-8-sig"), file=path.name)
+            except UnicodeDecodeError as error:
+                raise errors.InvalidArgumentError(f"{path} is not UTF-8: {error}") from None
         self._make(description)
 
     @classmethod
@@ -103,12 +113,18 @@ class Kernel:
         return self._json
 
     def _make(self, description):
-        self._json = json.dumps(description, default=list)
-        self.name = description.get("name")
-        given = [tuple(one) for one in description.get("arguments") or ()]
-        arguments = [one for one in given if one[1:2] not in (("workspace",), ("tensor_map",))]
-        has_workspace = any(one[1:2] == ("workspace",) for one in given)
-        is_tensor = [len(one) > 1 and one[1] not in _PYTHON_TYPES for one in arguments]
+        try:
+            self._json = json.dumps(description, default=_plain, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise errors.InvalidArgumentError(f"kernel description: {error}") from None
+        try:
+            self.name = description.get("name")
+            given = [tuple(one) for one in description.get("arguments") or ()]
+            arguments = [one for one in given if one[1:2] not in (("workspace",), ("tensor_map",))]
+            has_workspace = any(one[1:2] == ("workspace",) for one in given)
+            is_tensor = [len(one) > 1 and one[1] not in _PYTHON_TYPES for one in arguments]
+        except (AttributeError, TypeError):
+            arguments, is_tensor, has_workspace = [], [], False  # the next call says what is wrong
         self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor, has_workspace)
         self._arguments = arguments
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "apps/cli/terminal/output.h"
+#include "apps/cli/terminal/table.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {
@@ -118,6 +119,12 @@ TEST_F(EveryCommand, HasAnExample) {
   }
 }
 
+TEST_F(EveryCommand, HasNoLongLines) {
+  for (const auto& [command, help] : helps_) {
+    for (const std::string& line : lines_of(help)) EXPECT_LE(line.size(), 100U) << line;
+  }
+}
+
 TEST_F(EveryCommand, TakesJson) {
   for (const Words& command : leaves_) {
     EXPECT_THAT(helps_.at(command), HasSubstr("  --json ")) << joined(command);
@@ -222,6 +229,15 @@ Set bash_offers(const std::string& words) {
   return offers;
 }
 
+TEST(CliTable, WideRowsTakeSeveralLines) {
+  cli::Table table({{"problem"}, {"time", cli::Align::kRight}, {"device"}});
+  table.add_row({"short", "1 us", ""});
+  table.add_row({std::string(90, 'p'), "12 us", std::string(40, 'd')});
+  const std::string gap(83, ' ');
+  EXPECT_EQ(table.text(), "problem" + gap + "   time\n    device\nshort" + gap + "     1 us\n" +
+                              std::string(90, 'p') + "  12 us\n    " + std::string(40, 'd') + "\n");
+}
+
 TEST(CliCompletion, CommandsOptionsAndValuesAreOffered) {
   EXPECT_THAT(bash_offers("dorajit \"\""), IsSupersetOf({"tune", "export", "cache", "daemon"}));
   EXPECT_THAT(bash_offers("dorajit --"), Contains("--version"));
@@ -231,6 +247,7 @@ TEST(CliCompletion, CommandsOptionsAndValuesAreOffered) {
   EXPECT_EQ(bash_offers("dorajit explain --fo"), Set{});
   EXPECT_EQ(bash_offers("dorajit tune --type b"), Set{"bf16"});
   EXPECT_EQ(bash_offers("dorajit tune --type = b"), Set{"bf16"});
+  EXPECT_EQ(bash_offers("dorajit tune --op compose_l"), Set{"compose_low_rank"});
   EXPECT_EQ(bash_offers("dorajit --device \"\""), (Set{"cpu", "cuda"}));
   EXPECT_EQ(bash_offers("dorajit --cache-dir ex"), Set{}) << "a folder, which bash completes";
   EXPECT_EQ(bash_offers("dorajit cache pa"), Set{"path"});

@@ -102,7 +102,9 @@ TEST_F(CliUsage, HelpIsACommandAndWhatNoArgumentsPrint) {
 TEST_F(CliUsage, ErrorOfAnOperationNamesThoseThatHelpOffers) {
   const std::string help = sandbox_.run("tune --help").out;
   const std::size_t from = help.find("--op ") + 5;
-  std::string offered = help.substr(from, help.find_first_of(" \n", from) - from);
+  // In several lines, each but the last of which ends with a bar.
+  std::string offered = help.substr(from, help.find("The operation", from) - from);
+  std::erase_if(offered, [](char c) { return c == ' ' || c == '\n'; });
   for (std::size_t at = 0; (at = offered.find('|', at)) != std::string::npos; ++at) {
     offered.replace(at, 1, ", ");
   }

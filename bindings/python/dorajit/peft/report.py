@@ -2,6 +2,8 @@
 move."""
 
 import logging
+import os
+import sys
 import warnings
 import weakref
 
@@ -47,6 +49,15 @@ def _why_declined(module, name):
     return layers.why_declined(kind, layer, None, module.lora_A[name], module.lora_B[name], scaling, base_layer, None)
 
 
+def _say(level, message):
+    """To the logger, or, where DORAJIT_LOG asks for what the program's logging does not show, to standard error."""
+    if os.environ.get("DORAJIT_LOG", "").lower() in ("info", "debug") and not (
+            _log.isEnabledFor(level) and _log.hasHandlers()):
+        print(message, file=sys.stderr)
+    else:
+        _log.log(level, message)
+
+
 def first_call(prepare, original, self, *args, **kwargs):
     """PeftModel.forward and BaseTuner.forward: one line about how the layers of a model run, before its first call. A tracer
     would record the questions; DataParallel makes replicas for each call. `prepare` gets the model before each call."""
@@ -56,8 +67,8 @@ def first_call(prepare, original, self, *args, **kwargs):
         found = explain.of_model(self)
         if found:
             is_improvable = any(one.path != explain.NODE and "; " in one.reason for one in found.values())
-            _log.log(logging.WARNING if is_improvable else logging.INFO,
-                     "dorajit: %s; dorajit.explain_dispatch(model) tells why", found.summary())
+            _say(logging.WARNING if is_improvable else logging.INFO,
+                 f"dorajit: {found.summary()}; dorajit.explain_dispatch(model) tells why")
         warn_of_halves(self)
     return original(self, *args, **kwargs)
 

@@ -27,7 +27,10 @@ def _counts(text):
 
 
 def _words(text):
-    return [one.strip() for one in text.split(",") if one.strip()]
+    words = [one.strip() for one in text.split(",") if one.strip()]
+    if not words:
+        raise argparse.ArgumentTypeError("it names nothing")
+    return words
 
 
 def _finite(text):
@@ -85,7 +88,9 @@ def _model(given, made):
     if given.function:
         model, inputs = models.made_by(given.function, made)
         return model, [inputs], autocast
-    model = models.build(given.model, dtype)
+    if given.adapter and not os.path.isfile(os.path.join(given.adapter, "adapter_config.json")):
+        raise FileNotFoundError(f"--adapter {given.adapter}: there is no adapter_config.json in this folder")
+    model = models.build(given.model, dtype, has_4_bits)
     if has_4_bits:
         models.quantize(model)
     targets = given.targets

@@ -17,9 +17,9 @@ RECIPES = {
 _BLOCK, _GROUP = 64, 256  # weights of a scale, and scales of a group, of bitsandbytes
 
 
-def build(source, dtype):
+def build(source, dtype, has_4_bits=False):
     """The model of a folder with a config.json, on the device "meta". Raises OSError if there is no such file, ValueError
-    if no library that is here knows the config."""
+    if no library that is here knows the config, or if its weights are quantized otherwise than by quantize()."""
     path = Path(source)
     path = path / "config.json" if path.is_dir() else path
     if not path.is_file():
@@ -31,6 +31,12 @@ def build(source, dtype):
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(config, dict):
         raise ValueError(f"{path} has no object; it is not the config of a model")
+    if quantized := config.pop("quantization_config", None):
+        is_4_bits = isinstance(quantized, dict) and quantized.get("load_in_4bit", quantized.get("_load_in_4bit"))
+        if not (is_4_bits and has_4_bits):
+            raise ValueError(f"{path} has a quantization_config; " + (
+                "give --recipe nf4" if is_4_bits else "of quantized weights only bitsandbytes' 4 bits are recorded from a "
+                "config. Load the model in a function and pass --model package.module:function"))
     with torch.device("meta"):
         if "_class_name" in config:
             import diffusers
@@ -211,17 +217,22 @@ def _add_image(given, config):
 def _of_diffusers(config, kind, tokens, batch):
     """`tokens` are those of the image."""
     side = max(int(tokens ** 0.5), 1)
-    if "UNet" in kind:  # SDXL: two text encoders, sizes and crops
+    if kind == "UNet2DConditionModel":
         side *= 2 ** (len(config.block_out_channels) - 1)
-        text = torch.empty(batch, 77, config.cross_attention_dim, device="meta")
-        pooled = config.projection_class_embeddings_input_dim - 6 * config.addition_time_embed_dim
-        return {"sample": torch.empty(batch, config.in_channels, side, side, device="meta"), "timestep": torch.tensor(1),
-                "encoder_hidden_states": text,
-                "added_cond_kwargs": {"text_embeds": torch.empty(batch, pooled, device="meta"),
-                                      "time_ids": torch.zeros(batch, 6, device="meta")}}
+        given = {"sample": torch.empty(batch, config.in_channels, side, side, device="meta"), "timestep": torch.tensor(1),
+                 "encoder_hidden_states": torch.empty(batch, 77, config.cross_attention_dim, device="meta")}
+        if config.addition_embed_type == "text_time":  # SDXL: two text encoders, sizes and crops
+            pooled = config.projection_class_embeddings_input_dim - 6 * config.addition_time_embed_dim
+            given["added_cond_kwargs"] = {"text_embeds": torch.empty(batch, pooled, device="meta"),
+                                          "time_ids": torch.zeros(batch, 6, device="meta")}
+        return given
+    if kind != "FluxTransformer2DModel":
+        raise ValueError(f"the inputs of diffusers' {kind} are not known here; build the model in a function that also "
+                         "returns them, and pass --model package.module:function")
     text = min(tokens, 512)
-    return {"hidden_states": torch.empty(batch, tokens, config.in_channels, device="meta"),
+    guidance = {"guidance": torch.empty(batch, device="meta")} if config.guidance_embeds else {}
+    return {**guidance, "hidden_states": torch.empty(batch, tokens, config.in_channels, device="meta"),
             "encoder_hidden_states": torch.empty(batch, text, config.joint_attention_dim, device="meta"),
             "pooled_projections": torch.empty(batch, config.pooled_projection_dim, device="meta"),
             "timestep": torch.empty(batch, device="meta"), "img_ids": torch.zeros(tokens, 3),
-            "txt_ids": torch.zeros(text, 3), "guidance": torch.empty(batch, device="meta")}
+            "txt_ids": torch.zeros(text, 3)}

@@ -4,6 +4,7 @@ import contextlib
 import re
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -63,6 +64,9 @@ def prewarm(model: torch.nn.Module, *example_inputs: Union[Sequence[Any], Mappin
         with recording.record(target) as problems:
             run(model, example_inputs, training, inference, autocast)
         found[one] = dict(problems)
+    if not any(found.values()):
+        warnings.warn("dorajit.prewarm: nothing was recorded: the model has no DoRA layers, and calls nothing of dorajit",
+                      RuntimeWarning, stacklevel=2)
     if not list_only:
         for one, problems in found.items():
             compile_ahead(problems, one)

@@ -83,7 +83,8 @@ TEST_F(OwnKernelOptionsTest, SourceMayBeAFileBesideTheDescription) {
 TEST_F(OwnKernelOptionsTest, WrongOptionsAreNamed) {
   const std::string path = write("swiglu.json", tests::swiglu().dump());
   EXPECT_THAT(refusal_of({.file = path, .with = {}}), HasSubstr("--with n=SIZE"));
-  EXPECT_THAT(refusal_of({.file = path, .with = {"m=4"}}), HasSubstr("\"m=4\" is no NAME=SIZE"));
+  EXPECT_THAT(refusal_of({.file = path, .with = {"m=4"}}), HasSubstr("has no integer `m`"));
+  EXPECT_THAT(refusal_of({.file = path, .with = {"n=4,n=4"}}), HasSubstr("`n` is given twice"));
   for (const char* text :
        {"n", "n=", "n=x", "n=-1", "n=4x", "n=1e3", "n=99999999999x99999999999"}) {
     EXPECT_THAT(refusal_of({.file = path, .with = {text}}), HasSubstr("is no NAME=SIZE")) << text;
