@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 
 from installation import cache_entry, clean_environment, expect, run, say, tool
@@ -104,3 +105,16 @@ def check_failing_calls(installation, source, scratch):
             expect(version and version[1] == version[2], f"the versions differ: {output}")
             say(f"failing calls with {compiler}, {way}: {len(CALLS + COMPILED)} errors say what is "
                 f"wrong, {len(COMPILED)} of them have a compiler's log")
+
+
+def check_refused_dialects(installation, scratch):
+    """The C++ headers say what they need, and nothing else follows."""
+    source = scratch / "application.cpp"
+    source.write_text("#include <dorajit/dorajit.hpp>\nint main() { dorajit::Engine engine; }\n", encoding="utf-8")
+    for options, said in ((["-std=c++14"], "needs C++17"), (["-std=c++17", "-fno-exceptions"], "throws exceptions")):
+        for names in COMPILERS:
+            done = subprocess.run([find_compiler(names), *options, "-fsyntax-only", f"-I{installation.include_dir}", source],
+                                  text=True, capture_output=True, check=False)
+            expect(done.returncode != 0 and said in done.stderr and done.stderr.count("error:") == 2,
+                   f"{names[0]} {' '.join(options)} printed: {done.stderr}")
+    say("C++14 and -fno-exceptions are refused with what the headers need")

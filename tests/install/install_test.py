@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 
-from applications import check_examples, check_failing_calls
+from applications import check_examples, check_failing_calls, check_refused_dialects
 from installation import Failure, Installation, cache_entry, clean_environment, expect, run, say, tool
 
 # Libraries that a machine without a C++ standard library has.
@@ -153,6 +153,7 @@ def check_installation(build, source, scratch):
     check_needed_libraries(installation, build)
     check_exported_symbols(installation)
     check_examples(installation, source, scratch / "first")
+    check_refused_dialects(installation, scratch)
     check_failing_calls(installation, source, scratch / "failing")
 
     moved = Installation(build, scratch / "elsewhere" / "moved")
