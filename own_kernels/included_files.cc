@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 constexpr std::size_t kMaxFiles = 4096;
 constexpr std::size_t kMaxExpansions = 256;  // of a macro that is included
+constexpr std::size_t kMaxNameBytes = 1024;  // of a definition that may be of a path
 constexpr std::string_view kToolkit = "cuda";
 constexpr const char* kHeaderOfToolkit = "cuda_fp16.h";
 
@@ -157,7 +158,7 @@ Directives directives_of(std::string_view text) {
     } else if (directive == "define") {
       const std::string_view name = word_at(rest, 0);
       const std::string_view value = rest.substr(name.size());
-      if (value.starts_with(' ') || value.starts_with('\t')) {
+      if (value.size() <= kMaxNameBytes && (value.starts_with(' ') || value.starts_with('\t'))) {
         found.defines.emplace_back(
             name, trimmed(value.substr(0, std::min(value.find("//"), value.find("/*")))));
       }
@@ -240,7 +241,8 @@ class Reader {
           const std::string_view word = word_at(text, at);
           const auto [first, last] = macros_.equal_range(word);
           for (auto one = first; one != last; ++one) {
-            texts.push_back(std::string(text).replace(at, word.size(), one->second));
+            std::string replaced = std::string(text).replace(at, word.size(), one->second);
+            if (replaced.size() <= kMaxNameBytes) texts.push_back(std::move(replaced));
           }
           if (first != last) break;
           at += std::max<std::size_t>(word.size(), 1);

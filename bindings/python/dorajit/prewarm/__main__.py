@@ -27,10 +27,13 @@ def _counts(text):
 
 
 def _words(text):
-    words = [one.strip() for one in text.split(",") if one.strip()]
-    if not words:
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def _archs(text):
+    if not _words(text):
         raise argparse.ArgumentTypeError("it names nothing")
-    return words
+    return _words(text)
 
 
 def _finite(text):
@@ -63,7 +66,7 @@ def _parser():
     add("--checkpoint", action="store_true", default=None, help="with gradient checkpointing")
     add("--inference", action="store_true", help="no training")
     add("--no-mlp", action="store_true", help="as patch_peft(mlp=False): gated MLPs are not one node")
-    add("--arch", type=_words, metavar="ARCH,...", help="sm_80, sm_90, ... or native-cpu [that of the device that is here]")
+    add("--arch", type=_archs, metavar="ARCH,...", help="sm_80, sm_90, ... or native-cpu [that of the device that is here]")
     add("--list", action="store_true", help="print the problems, as `dorajit prewarm --from` reads them, and end")
     return parser
 
