@@ -2,10 +2,13 @@
 // configs are tuned.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <format>
 #include <limits>
+#include <ranges>
 #include <utility>
+#include <vector>
 
 #include "kernel_templates/sizes.h"
 #include "own_kernels/own_operation.h"
@@ -82,6 +85,15 @@ Status read_computed_sizes(OwnOperation& own) {
                           std::format("has the dimension `{}` of the stride `{}`; only "
                                       "strides follow from dimensions",
                                       own.names[i], stride.name));
+    }
+    const bool is_constant =
+        std::ranges::none_of(std::views::iota(std::size_t{0}, own.names.size()),
+                             [&](std::size_t name) { return expression->reads(name); });
+    const std::vector<std::int64_t> nothing(own.names.size());
+    if (is_constant && expression->evaluate(nothing).value_or(0) < 1) {
+      return refuse_field(
+          "arguments",
+          std::format("has the dimension or stride `{}`, which is not positive", own.names[i]));
     }
     own.computed_sizes.emplace_back(i, *std::move(expression));
   }

@@ -106,6 +106,8 @@ TEST(Shapes, WhatIsWrongIsNamed) {
   expect_refusals(packed_kernel(),
                   {{{{"/arguments/1/2", "T[n / 0]"}}, "it divides by zero"},
                    {{{"/arguments/1/2", "T[m / 2]"}}, "the name `m` is unknown"},
+                   {{{"/arguments/1/2", "T[-1]"}}, "stride `-1`, which is not positive"},
+                   {{{"/arguments/1/2", "T[n:2 - 4]"}}, "stride `2 - 4`, which is not positive"},
                    {{{"/arguments/1/2", "T[BLOCK / 2]"}}, "the name `BLOCK` is unknown"},
                    {{{"/arguments/1/2", "T[ceil_div(n, 2]"}}, "has a dimension: "},
                    {{{"/key/-", "(n + 1) / 2"}}, "\"key\" has `(n + 1) / 2`, which is no name"}});

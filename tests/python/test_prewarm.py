@@ -281,6 +281,7 @@ def test_gradients_of_a_gpu_are_recorded(tiny):
     (["--model", "TINY", "--adapter", "gone"], "--adapter gone: there is no adapter_config.json"),
     (["--model", "TINY", "--targets", "[unclosed"], "--targets [unclosed: unterminated character set"),
     (["--model", "TINY", "--alpha", "nan"], "'nan' is no finite number"),
+    (["--model", "TINY", "--dropout", "-1"], "'-1' is not from 0 to below 1"),
     (["--model", ":x"], "--model :x: the module has no function"),
 ])
 def test_wrong_command_lines_are_named(tiny, arguments, said):

@@ -124,9 +124,9 @@ void check_what_is_kept(PrewarmReport& report, const autotune::EngineParts& part
   if (report.not_kept > 0) {
     print_error(
         StatusCode::kIoError,
-        std::format("{} of these kernels {} not kept in {}: free some space there, set "
-                    "DORAJIT_CACHE_MAX_BYTES to more than {}, here and where they are used, or "
-                    "give --cache-dir another folder",
+        std::format("{} of these kernels {} not kept in {}: free some space there, let it be "
+                    "written, set DORAJIT_CACHE_MAX_BYTES to more than {}, here and where they are "
+                    "used, or give --cache-dir another folder",
                     report.not_kept, report.not_kept == 1 ? "is" : "are", settings.cache_dir,
                     settings.cache_max_bytes));
   }

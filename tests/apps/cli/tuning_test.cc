@@ -82,6 +82,16 @@ TEST_F(CliTune, FileSizeLimitIsLikeAFullDisk) {
   EXPECT_THAT(result.out, HasSubstr("winners are not kept: "));
 }
 
+TEST_F(CliTune, ImportThatIsNotKeptFails) {
+  sandbox_.succeed("tune --shape 8x512 --type f32 --device cpu");
+  const std::string file = sandbox_.file("trials.jsonl");
+  sandbox_.succeed({"export", "--device", "cpu", "--out", file});
+  const CliSandbox another;
+  const CliResult refused = another.run_words(
+      {"/bin/sh", "-c", "ulimit -f 8 && exec \"$0\" \"$@\"", DORAJIT_CLI, "import", file});
+  EXPECT_THAT(refused, fails(kFailed, "nothing was imported, since the tuning database cannot be"));
+}
+
 TEST_F(CliTune, FileWithCarriageReturnsIsRead) {
   const std::string file = sandbox_.write(
       "problems.txt", "\xef\xbb\xbf# small\r\n\r\ncompose/f32,f32,f32,f32/v1/c96/r2\r\n");

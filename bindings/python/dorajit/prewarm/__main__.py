@@ -43,6 +43,12 @@ def _finite(text):
     return value
 
 
+def _share(text):
+    if not 0 <= float(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 0 to below 1")
+    return float(text)
+
+
 def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m dorajit.prewarm", description="Compile ahead exactly what a model with a DoRA adapter will "
@@ -62,7 +68,7 @@ def _parser():
     add("--recipe", choices=models.RECIPES, default="float32-adapters", help="bf16: adapters in bf16; float32-adapters: "
         "in float32, as PEFT makes them; autocast: these with autocast to bf16; nf4: these over a base of 4 bits; of a "
         "function's model only whether there is autocast [float32-adapters]")
-    add("--dropout", type=_finite, metavar="P", help="lora_dropout [0]")
+    add("--dropout", type=_share, metavar="P", help="lora_dropout [0]")
     add("--checkpoint", action="store_true", default=None, help="with gradient checkpointing")
     add("--inference", action="store_true", help="no training")
     add("--no-mlp", action="store_true", help="as patch_peft(mlp=False): gated MLPs are not one node")
