@@ -54,6 +54,8 @@ def tune(problems, file):
         listed.write_text(problems, encoding="utf-8")
         environment = {**os.environ, "DORAJIT_DATABASES": "none", "DORAJIT_CACHE_DIR": folder}
         status = subprocess.run(["dorajit", "tune", "--from", listed, "--device", "cuda"], env=environment).returncode
+        if status not in (0, 1):  # it says what is missing
+            return status
         subprocess.run(["dorajit", "export", "--ship", "--out", file], env=environment, check=True)
     subprocess.run(["dorajit", "doctor", file], check=True)
     return status
