@@ -132,12 +132,18 @@ HeldFolder hold(TrustedDirectory folder) {
   static auto& mutex = *new std::mutex();
   static auto& folders =
       *new std::map<std::pair<dev_t, ino_t>, std::weak_ptr<const TrustedDirectory>>();
-  const std::scoped_lock lock(mutex);
-  auto& known = folders[{folder.status().st_dev, folder.status().st_ino}];
+  // The last user lets go under the mutex, because ThreadSanitizer does not see libc++'s counts
+  // order that before the assignment below, which frees the counts.
+  const auto let_go = [](const TrustedDirectory* unused) {
+    const std::scoped_lock last(mutex);
+    std::default_delete<const TrustedDirectory>()(unused);
+  };
+  HeldFolder made(std::make_unique<const TrustedDirectory>(std::move(folder)).release(), let_go);
+  const std::scoped_lock lock(mutex);  // released before `made`
+  auto& known = folders[{made->status().st_dev, made->status().st_ino}];
   if (HeldFolder held = known.lock()) return held;
-  auto held = std::make_shared<const TrustedDirectory>(std::move(folder));
-  known = held;
-  return held;
+  known = made;
+  return made;
 }
 
 std::int64_t bytes_of_database(const std::string& path) {
