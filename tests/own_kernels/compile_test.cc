@@ -277,6 +277,17 @@ TEST_F(OwnKernelCompileTest, FileThatIsNoHeaderIsRefusedByName) {
   std::filesystem::remove(file);
 }
 
+// ptxas does not say it where it reports resources.
+TEST_F(OwnKernelCompileTest, TooMuchSharedMemoryIsSaid) {
+  std::string source = tests::kSwigluSource;
+  source.insert(source.find('{') + 1,
+                "__shared__ volatile float many[25600]; many[threadIdx.x] = n; "
+                "__syncthreads(); if (many[n % 25600] < 0) return;");
+  const auto artifact = compile(with(swiglu(), {{"/source", source}}));
+  ASSERT_FALSE(artifact);
+  EXPECT_THAT(artifact.error().message, HasSubstr("uses too much shared data"));
+}
+
 TEST_F(OwnKernelCompileTest, SourceCannotAskWhetherAFileExists) {
   const Json json =
       with(swiglu(),
