@@ -315,6 +315,8 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
   if (std::ranges::none_of(description.options, is_standard)) {
     program.options->insert(program.options->begin(), "--std=c++20");
   }
+  // CUTLASS has lambdas and functions without __device__.
+  program.options->push_back("--device-as-default-execution-space");
   return program;
 }
 

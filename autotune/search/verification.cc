@@ -203,15 +203,18 @@ Status Verifier::check_written(const launch::ReadyKernel& standard, Case& one) {
                             "or describe the tensor as \"inout\"",
                             name, left));
   }
+  DORAJIT_ASSIGN(const std::vector<std::byte> otherwise, one.operands->read_outputs());
   // If the outputs differ without that, too, they vary by themselves, as check() will find.
   DORAJIT_TRY(one.operands->reset());
   DORAJIT_TRY(launch(standard, one));
   DORAJIT_ASSIGN(const Difference again, one.operands->compare(one.closeness));
   if (again != Difference::kNone) return {};
+  DORAJIT_ASSIGN(const std::vector<std::byte> usual, one.operands->read_outputs());
   return fail(StatusCode::kUnsupported,
               std::format("{} reads an output before it writes it, so that no other config can be "
-                          "compared with the default one; describe the tensor as \"inout\"{}",
-                          name,
+                          "compared with the default one: {} depends on what was in its memory; "
+                          "describe the tensor as \"inout\"{}",
+                          name, one.operands->name_different(otherwise, usual),
                           has_strides(standard.kernel->variant())
                               ? ", or, if it reads what lies between the elements of a tensor with "
                                 "strides, let it use these strides"

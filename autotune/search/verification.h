@@ -49,6 +49,14 @@ class CheckedOperands {
   // What a launch after that has left of them (ScratchOperands::leftovers()).
   [[nodiscard]] Result<std::string> leftovers() const { return operands_.leftovers(0); }
 
+  [[nodiscard]] Result<std::vector<std::byte>> read_outputs() const {
+    return operands_.read_outputs(0);
+  }
+  [[nodiscard]] std::string name_different(std::span<const std::byte> outputs,
+                                           std::span<const std::byte> others) const {
+    return operands_.name_different(outputs, others);
+  }
+
   // Where a launch made the operands differ from what is expected. Before anything is expected,
   // outputs are not compared and may be anything.
   virtual Result<ScratchOperands::Difference> compare(ScratchOperands::Closeness closeness) = 0;

@@ -139,6 +139,15 @@ TEST_F(OwnKernelCompileTest, HeadersAndMacrosAreSeen) {
   EXPECT_EQ(artifact.entry, "plain");
 }
 
+TEST_F(OwnKernelCompileTest, FunctionsAndLambdasNeedNoExecutionSpace) {
+  const Json json = with(swiglu(), {{"/source", R"(
+constexpr float kScale = 2;
+template <typename F> auto apply(F f, float x) { return f(x); }
+float doubled(float x) { return apply([](float value) { return kScale * value; }, x); }
+)" + std::string(tests::kSwigluSource)}});
+  expect_compiles(json);
+}
+
 TEST_F(OwnKernelCompileTest, TexturesAndTheCudaRuntimeAreDeclaredWhereTheyAreUsed) {
   const Json json = with(swiglu(), {{"/source", R"(
 __device__ float fetched(cudaTextureObject_t texture, int i) { return tex1Dfetch<float>(texture, i); }
