@@ -31,6 +31,8 @@ struct TuningSession {
                 kernels::SpaceKind kind, Clock clock = std::chrono::steady_clock::now);
 
   [[nodiscard]] const kernels::Config& default_config() const { return space.front(); }
+  // With one config there is nothing to tune.
+  [[nodiscard]] bool has_choice() const { return space.size() > 1; }
   // Adds those that are not quarantined yet.
   void quarantine(const std::vector<kernels::Config>& configs);
 

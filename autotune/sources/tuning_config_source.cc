@@ -195,7 +195,7 @@ ConfigAnswer TuningConfigSource::find_in(TuningSession& session, device::Device&
   const launch::Problem& problem = session.problem;
   std::vector<LookupResult> looks = verified(find_exact, session, device, kernels);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0 &&
-                        session.space.size() > 1;  // with one config there is nothing to choose
+                        session.has_choice();
   const auto is_known = [&] { return best_of(looks).answers; };
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
   if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), session);
@@ -232,6 +232,7 @@ ConfigAnswer TuningConfigSource::find_in(TuningSession& session, device::Device&
   if (!is_known()) looks = verified(find_nearest, session, device, kernels);
   ConfigAnswer answer = answer_of(best_of(looks), session);
   answer.launches = std::move(awaited);
+  answer.is_only = !session.has_choice();
   answer.why_untuned = std::move(why_untuned);
   return answer;
 }

@@ -50,6 +50,7 @@ struct ConfigAnswer {
   double median_ns = 0;          // of the config when it was measured; 0 if it never was
   double default_median_ns = 0;  // of the default config in the same measurement
   int trials = 0;                // configs measured for this answer by this process
+  bool is_only = false;          // the problem has no other config, so there is nothing to tune
   // Where a config may not fit a call of the problem: others of the same measurement, the fastest
   // first.
   std::vector<kernels::Config> runners_up{};

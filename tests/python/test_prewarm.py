@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import warnings
 
 import model_configs
 import pytest
@@ -312,3 +313,13 @@ def test_model_without_layers_of_dorajit_is_noted():
 
 def plain():
     return torch.nn.Linear(8, 8), [torch.randn(2, 8)]
+
+
+def test_recording_does_not_speak_of_training():
+    peft = pytest.importorskip("peft")
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64)).bfloat16()
+    config = peft.LoraConfig(r=4, target_modules=["0"], use_dora=True)
+    model = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        dorajit.prewarm(model, [torch.randn(8, 64, dtype=torch.bfloat16)], arch="sm_90", list_only=True)

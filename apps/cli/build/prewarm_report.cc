@@ -147,7 +147,7 @@ std::int64_t PrewarmReport::spilling() const {
 
 std::int64_t PrewarmReport::failed() const {
   std::int64_t failed =
-      std::ranges::count_if(tuned, [](const PrewarmedProblem& p) { return !p.is_tuned(); });
+      std::ranges::count_if(tuned, [](const PrewarmedProblem& p) { return !p.is_done(); });
   for (const PrewarmedTarget& one : targets) failed += one.failed();
   return failed;
 }

@@ -32,6 +32,7 @@ struct PrewarmedProblem {
 
   // Whether its config was chosen for this very problem.
   [[nodiscard]] bool is_tuned() const;
+  [[nodiscard]] bool is_done() const { return is_tuned() || (answer && answer->is_only); }
 };
 
 struct PrewarmReport {

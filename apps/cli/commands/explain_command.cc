@@ -12,6 +12,7 @@
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/views/descriptions.h"
 #include "autotune/engine_factory.h"
+#include "autotune/search/tuning_session.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config.h"
 #include "runtime/launch/kernel_cache.h"
@@ -145,7 +146,9 @@ Result<ExitCode> run_explain(const Invocation& invocation, const ProblemOptions&
                            ? best.winner->config
                            : kernels::default_config(problem.variant, device.traits,
                                                      problem.vector_width, problem.largest_sizes());
-    explained.is_tuned_first = may_tune && (!is_exact(best.origin) || best.is_stale);
+    const autotune::TuningSession session(problem, device, autotune::space_kind(settings));
+    explained.is_tuned_first =
+        may_tune && session.has_choice() && (!is_exact(best.origin) || best.is_stale);
     if (locked) {
       explained.locked = locked->and_then([&](const autotune::EngineParts& application) {
         return application.engine->prepare(problem, chosen.id);

@@ -62,6 +62,7 @@ std::string tuned_text(const Tuned& tuned) {
     return text + std::format("pinned to {}; `dorajit pin --remove` ends that\n",
                               to_text(tuned.answer.config));
   }
+  if (tuned.answer.is_only) return text + "it has one config; there is nothing to tune\n";
   if (!tuned.winner) return text + "not tuned; the default config runs\n";
   // A shipped winner comes without its trials.
   if (!tuned.trials.empty()) text += trials_text(tuned.trials, *tuned.winner);
@@ -204,7 +205,7 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
       results, [](const Tuned& one) { return one.answer.origin == launch::ConfigOrigin::kTuned; });
   const bool all_kept = !has_tuned || check_winners_are_kept(store);
   const bool all_tuned = std::ranges::all_of(results, [](const Tuned& one) {
-    return one.winner || one.answer.origin == launch::ConfigOrigin::kPinned;
+    return one.winner || one.answer.is_only || one.answer.origin == launch::ConfigOrigin::kPinned;
   });
   Json fields = {{"device", to_json(chosen.id, chosen.device->info())}};
   Json rows = Json::array();

@@ -12,7 +12,7 @@ from peft.tuners.lora import dora
 
 from dorajit.layers import explain
 from dorajit.layers.explain import Dispatch
-from dorajit.operations import eligibility
+from dorajit.operations import eligibility, recording
 from dorajit.operations.gain import HALVES
 from dorajit.peft import layers, linear
 
@@ -74,9 +74,9 @@ def first_call(prepare, original, self, *args, **kwargs):
 
 
 def warn_of_halves(model, stacklevel=4):
-    """Warns once in a process of trained magnitudes with 16 bits."""
+    """Warns once in a process of trained magnitudes with 16 bits; not in a recording, which trains nothing."""
     global _has_warned
-    if _has_warned:
+    if _has_warned or recording.is_running():
         return
     found = [one.weight for one in model.modules() if isinstance(one, dora.DoraLinearLayer)]
     halves = [one for one in found if one is not None and one.requires_grad and one.dtype in HALVES]
