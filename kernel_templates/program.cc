@@ -32,13 +32,16 @@ Program program_of(const Variant& variant, const Config& config, DeviceKind kind
       .adapts_to_spills = true};
   if (kind == DeviceKind::kCuda) {
     const std::string name = entry_name(variant);
-    program.source.text =
-        std::format("#define dorajit_kernel {0}\n#define dorajit_finish {0}_finish\n{1}", name,
-                    program.source.text);
-    program.entry = name;
-    if (template_of(variant).has_second_stage) {
-      program.entry += std::format("{}{}_finish", Program::kBetweenEntries, name);
+    constexpr std::string_view kOnly[] = {"kernel"};
+    const auto stages_of = template_of(variant).stages;
+    std::string defines;
+    for (const std::string_view stage : stages_of != nullptr ? stages_of(variant) : kOnly) {
+      const std::string entry = stage == kOnly[0] ? name : std::format("{}_{}", name, stage);
+      defines += std::format("#define dorajit_{} {}\n", stage, entry);
+      if (!program.entry.empty()) program.entry += Program::kBetweenEntries;
+      program.entry += entry;
     }
+    program.source.text.insert(0, defines);
   }
   for (const EmbeddedFile* file : include_closure(source_roots(variant, kind))) {
     program.headers.push_back({std::string(file->name), std::string(file->text)});

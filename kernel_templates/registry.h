@@ -100,6 +100,9 @@ struct Operand {
   std::optional<Range> range{};  // in place of `samples`
   // Whether kernels read it in vectors whose width is limited by the alignment class.
   bool limits_vectors = true;
+  // Whether kernels that read it in vectors convert elements of more than 16 bits to 16 bits first,
+  // one by one, so that these do not limit the class.
+  bool is_converted = false;
   bool is_read = false;       // for an output: whether kernels read it before they write it
   std::size_t alignment = 0;  // required alignment in bytes; 0: that of its elements
   // Whether the alignment class says nothing about it, so that verification misaligns it.

@@ -51,12 +51,17 @@ std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& tra
   return why.empty() && why_not != nullptr ? why_not(variant, traits, sizes, config) : why;
 }
 
+bool is_converted(const Variant& variant, std::size_t operand) {
+  return variant.operation->operands[operand].is_converted &&
+         element_size(variant.types[operand]) > 2;
+}
+
 int widest_vector(const Variant& variant, DeviceKind kind) {
   if (kind == DeviceKind::kCpu) return 1;
   int largest = 1;
   const Operation& s = *variant.operation;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
-    if (s.operands[i].shape.is_matrix() && variant.has(i)) {
+    if (s.operands[i].shape.is_matrix() && variant.has(i) && !is_converted(variant, i)) {
       largest = std::max(largest, element_size(variant.types[i]));
     }
   }

@@ -38,6 +38,9 @@ std::int64_t max_shared_bytes(int architecture);
 
 inline constexpr int kMaxVectorWidth = 8;
 
+// Whether kernels convert the operand's elements first (Operand::is_converted).
+bool is_converted(const Variant& variant, std::size_t operand);
+
 // The widest vector, in elements, that any config of the variant uses: 16 bytes of its widest
 // matrix operand, at most 8 elements. Alignment may limit it further.
 int widest_vector(const Variant& variant, DeviceKind kind);

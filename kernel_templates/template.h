@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,9 @@ struct Template {
   // Defined by both sources. Takes (formula, (config), broadcast, element types...), or, for
   // operations without a formula, ((config), element types...).
   std::string_view entry_macro;
-  bool has_second_stage = false;  // whether its kernels export `dorajit_finish`
+  // The stages of a launch on CUDA, in order: "kernel" for the entry dorajit_kernel, and so on. A
+  // CPU has "kernel" and "finish". Null: "kernel" alone.
+  std::span<const std::string_view> (*stages)(const Variant& variant) = nullptr;
   // The architecture for which its kernels use architecture-specific instructions, as in 90 for
   // sm_90a; 0: none.
   int specific_architecture = 0;
@@ -76,6 +79,12 @@ struct Template {
   double (*misfit)(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                    const Config& config) = nullptr;
 };
+
+// Of a sum.
+inline std::span<const std::string_view> two_stages(const Variant&) {
+  static constexpr std::string_view kStages[] = {"kernel", "finish"};
+  return kStages;
+}
 
 // The template that serves a variant.
 inline const Template& template_of(const Variant& variant) {

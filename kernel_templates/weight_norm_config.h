@@ -12,9 +12,13 @@ enum class NormInstruction : int {
   kScalar = 0,       // multiply-adds in the compute type
   kMma = 1,          // mma.sync, sm_80 and newer
   kWgmma = 2,        // wgmma on shared memory that TMA fills, sm_90a
-  kSplit = 3,        // wgmma on f32 factors, each split into a pair of float16, sm_90a
   kWgmmaStream = 4,  // kWgmma for ranks whose rows of B exceed shared memory
 };
+
+// Whether tensor cores multiply these factors as pairs of float16.
+constexpr bool has_factor_pairs(ElementType a, ElementType b) {
+  return a != b || size_in_bytes(a) != 2;
+}
 
 // A config never changes a bit of the output, except by its instruction, which follows from the
 // element types and the architecture.
@@ -78,33 +82,38 @@ constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long
          static_cast<long long>(wgmma_resident_blocks(config, rank)) * wgmma_block_bytes(config);
 }
 
-// Shared memory of a program that splits its factors (cuda/weight_norm/split.cuh): a ring of tiles
-// of A, and its rows of B, which are resident or, for high ranks, in the ring as well.
-inline constexpr int kSplitRows = 64;
-inline constexpr int kSplitColumns = 128;
-inline constexpr int kSplitStages = 4;
-inline constexpr int kSplitResidentRank = 384;
-inline constexpr int kSplitTileBytes = 2 * kNormRankBlock * kSplitColumns * 2;
-inline constexpr int kSplitFactorBytes = 2 * kSplitRows * kNormRankBlock * 2;  // per 64 of the rank
+// The workspace of a norm whose factors are split (cuda/weight_norm/factor_pairs.cuh). After the
+// sums of parts: the exponents of the rows of A, the scales of the rows of B, and both factors in
+// float16, with three times the rank.
+inline constexpr int kFactorPairThreads = 256;
+inline constexpr int kFactorTerms = 3;
 
-constexpr bool split_streams(long long rank) { return rank > kSplitResidentRank; }
+struct FactorPairLayout {
+  static constexpr long long kAlignment = 128;  // in bytes, of each part
 
-constexpr int split_stage_bytes(long long rank) {
-  return kSplitTileBytes + (split_streams(rank) ? kSplitFactorBytes : 0);
-}
-constexpr int split_factor_blocks(long long rank) {
-  return split_streams(rank) ? 0 : static_cast<int>((rank + kNormRankBlock - 1) / kNormRankBlock);
-}
-// Exponents of the rows of B and of the tiles of A, data exchanged by warps, and barriers.
-constexpr int split_table_bytes(const WeightNormConfig& config, long long rank) {
-  const int exponents = split_streams(rank) ? config.stages : split_factor_blocks(rank);
-  return 4 * (kSplitRows * exponents + 4 * config.stages + 32) + 8 * (2 * config.stages + 1);
+  long long a_stride;  // from row to row, in elements
+  long long b_stride;
+  long long exponents;  // offsets in bytes
+  long long scales;
+  long long a;
+  long long b;
+  long long bytes;  // with room to align the first part
+};
+
+constexpr long long aligned_up(long long bytes) {
+  return (bytes + FactorPairLayout::kAlignment - 1) & ~(FactorPairLayout::kAlignment - 1);
 }
 
-constexpr long long split_shared_bytes(const WeightNormConfig& config, long long rank) {
-  return 1024 + static_cast<long long>(config.stages) * split_stage_bytes(rank) +
-         static_cast<long long>(split_factor_blocks(rank)) * kSplitFactorBytes +
-         split_table_bytes(config, rank);
+constexpr FactorPairLayout factor_pair_layout(long long rows, long long columns, long long rank) {
+  FactorPairLayout layout{};
+  layout.a_stride = (columns + 7) & ~7LL;
+  layout.b_stride = (kFactorTerms * rank + 7) & ~7LL;
+  layout.exponents = aligned_up(kMaxNormParts * rows * 4);
+  layout.scales = layout.exponents + aligned_up(rank * 4);
+  layout.a = layout.scales + aligned_up(rows * 4);
+  layout.b = layout.a + aligned_up(kFactorTerms * rank * layout.a_stride * 2);
+  layout.bytes = layout.b + rows * layout.b_stride * 2 + FactorPairLayout::kAlignment;
+  return layout;
 }
 
 // Shared memory with mma.sync, for any rank: a ring of tiles of A and B with padded rows.

@@ -24,10 +24,6 @@ struct Barrier {
   __device__ __forceinline__ void arrive() const {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
   }
-  // Arrives at the barrier `offset` bytes away, which may lie in the other program of a pair.
-  __device__ __forceinline__ void arrive_in_pair(unsigned offset) const {
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address + offset) : "memory");
-  }
   // Arrives, and extends the phase until `bytes` more bytes have arrived.
   __device__ __forceinline__ void arrive_and_expect(unsigned bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)

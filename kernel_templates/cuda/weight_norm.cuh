@@ -1,9 +1,9 @@
 // Selects the kernel of weight_norm for a config.
 #pragma once
 
+#include "cuda/weight_norm/factor_pairs.cuh"
 #include "cuda/weight_norm/mma.cuh"
 #include "cuda/weight_norm/scalar.cuh"
-#include "cuda/weight_norm/split.cuh"
 #include "cuda/weight_norm/wgmma.cuh"
 
 namespace dorajit::kernels {
@@ -19,8 +19,6 @@ template <WeightNormConfig kConfig, ElementType... kTypes>
 constexpr auto choose_weight_norm() {
   if constexpr (kConfig.instruction == NormInstruction::kWgmma || wgmma_streams(kConfig)) {
     return WeightNormWgmma<kConfig, kTypes...>();
-  } else if constexpr (kConfig.instruction == NormInstruction::kSplit) {
-    return WeightNormSplit<kConfig, kTypes...>();
   } else if constexpr (kConfig.instruction == NormInstruction::kMma) {
     return WeightNormMma<kConfig, kTypes...>();
   } else {
@@ -33,21 +31,14 @@ using WeightNormKernel = decltype(choose_weight_norm<kConfig, kTypes...>());
 
 }  // namespace dorajit::kernels
 
-// If one program of a kernel belongs to a pair, all do.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define DORAJIT_NORM_PAIRS(config) \
-  __cluster_dims__(config.instruction == dorajit::kernels::NormInstruction::kSplit ? 2 : 1, 1, 1)
-#else
-#define DORAJIT_NORM_PAIRS(config)
-#endif
-
 // The code that is generated per kernel. `config` is in parentheses.
-#define DORAJIT_WEIGHT_NORM_KERNEL(config, ...)                                               \
-  extern "C" __global__ void DORAJIT_NORM_PAIRS(config)                                       \
-      __launch_bounds__(dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::kThreads, 1) \
-          dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments, \
-                         const __grid_constant__ dorajit::kernels::NormMaps maps) {           \
-    dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, maps.weight,      \
-                                                                 maps.lora_a, maps.lora_b);   \
-  }                                                                                           \
-  DORAJIT_WEIGHT_NORM_SECOND_STAGE(config.max_parts, __VA_ARGS__)
+#define DORAJIT_WEIGHT_NORM_KERNEL(config, ...)                                             \
+  extern "C" __global__ void __launch_bounds__(                                             \
+      dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::kThreads, 1)                 \
+      dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments,   \
+                     const __grid_constant__ dorajit::kernels::NormMaps maps) {             \
+    dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, maps.weight,    \
+                                                                 maps.lora_a, maps.lora_b); \
+  }                                                                                         \
+  DORAJIT_WEIGHT_NORM_SECOND_STAGE(config.max_parts, __VA_ARGS__)                           \
+  DORAJIT_FACTOR_PAIR_STAGES(__VA_ARGS__)

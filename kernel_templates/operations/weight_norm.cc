@@ -35,9 +35,13 @@ constexpr OperandShape kOut = {.text = "out_features", .inner = kNormRows};
 
 constexpr Operand kOperands[] = {
     {"weight", kInput, kOutIn},
-    {"lora_A", kInput, kRankIn},
+    {.name = "lora_A", .role = kInput, .shape = kRankIn, .is_converted = true},
     // Its rows are short: kernels determine their alignment at run time.
-    {.name = "lora_B", .role = kInput, .shape = kOutRank, .limits_vectors = false},
+    {.name = "lora_B",
+     .role = kInput,
+     .shape = kOutRank,
+     .limits_vectors = false,
+     .is_converted = true},
     {.name = "magnitude",
      .role = kInput,
      .shape = kOut,

@@ -108,14 +108,16 @@ TensorBoxes list_low_rank_boxes(const Variant& variant, const Config& config,
   const LowRankConfig own = low_rank_config_from(config);
   if (own.instruction != kWgmma) return {};
   const auto& [rows, columns, rank] = arguments.sizes;
-  const auto of_result = [&](LowRankOperand operand) {
-    return variant.has(operand)
-               ? box_of(arguments, variant, operand, rows, columns, low_rank_group_rows(own))
-               : TensorBox{};
+  const auto of = [&](LowRankOperand operand, long long height, long long width, int box_rows) {
+    return box_of(arguments.operands[operand], variant.types[operand], height, width, box_rows);
   };
-  return {.boxes = {box_of(arguments, variant, kLowRankLow, rows, rank, own.rows),
-                    box_of(arguments, variant, kLowRankLoraB, columns, rank, own.columns),
-                    of_result(kLowRankResult), of_result(kLowRankOut), of_result(kLowRankInner)},
+  const auto of_result = [&](LowRankOperand operand) {
+    return variant.has(operand) ? of(operand, rows, columns, low_rank_group_rows(own))
+                                : TensorBox{};
+  };
+  return {.boxes = {of(kLowRankLow, rows, rank, own.rows),
+                    of(kLowRankLoraB, columns, rank, own.columns), of_result(kLowRankResult),
+                    of_result(kLowRankOut), of_result(kLowRankInner)},
           .count = 5};
 }
 

@@ -8,12 +8,11 @@
 
 namespace dorajit::kernels {
 
-TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::size_t operand,
-                 long long rows, long long columns, int box_rows) {
+TensorBox box_of(const OperandArgument& argument, ElementType type, long long rows,
+                 long long columns, int box_rows) {
   constexpr long long kAlignment = 16;
   constexpr int kBoxBytes = 128;  // along a row
-  const OperandArgument& argument = arguments.operands[operand];
-  const long long size = size_in_bytes(variant.types[operand]);
+  const long long size = size_in_bytes(type);
   // A single row may have any stride, but a tensor map needs a valid one.
   const long long stride =
       rows > 1 ? argument.row_stride * size : divide_up(columns * size, kAlignment) * kAlignment;
@@ -22,7 +21,7 @@ TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::
     return {};
   }
   return {.data = argument.data,
-          .type = variant.types[operand],
+          .type = type,
           .rank = 2,
           .sizes = {columns, rows},
           .strides = {stride},

@@ -13,8 +13,8 @@ namespace dorajit::kernels {
 
 // Boxes of `box_rows` rows and 128 bytes, with the 128-byte swizzle. Null for a matrix without
 // elements, and for a matrix that is not aligned to 16 bytes, whose kernel does not read the map.
-TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::size_t operand,
-                 long long rows, long long columns, int box_rows);
+TensorBox box_of(const OperandArgument& argument, ElementType type, long long rows,
+                 long long columns, int box_rows);
 
 // Why a program cannot have that many bytes on the device; empty if it can.
 std::string why_beyond_shared_memory(long long wanted, const SpaceTraits& traits);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
+#include <span>
+#include <string_view>
 
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/templates/matrix_tiles.h"
@@ -17,47 +19,31 @@ enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
 constexpr int kFirstTensorCores = 80;  // the first architecture whose tensor cores multiply bf16
 constexpr int kWgmmaArchitecture = 90;
 constexpr int kWidestVector = 8;
+constexpr int kChunkBytes = 16;
 constexpr int kBuiltinRows = 64;
 constexpr const char* kNotAllowed = "its template does not allow it";
 
-// How a device multiplies factors of these types. The bits of the products depend on it.
-enum class Multiplier { kScalar, kTensorCores, kSplit };
-
-Multiplier multiplier(const Variant& variant, const SpaceTraits& traits) {
-  const ElementType a = variant.types[kLoraA];
-  if (a == variant.types[kLoraB] && size_in_bytes(a) == 2) {
-    return traits.architecture >= kFirstTensorCores ? Multiplier::kTensorCores
-                                                    : Multiplier::kScalar;
-  }
-  return traits.architecture == kWgmmaArchitecture && compute_type(variant) != ElementType::kFloat64
-             ? Multiplier::kSplit
-             : Multiplier::kScalar;
+bool has_pairs(const Variant& variant) {
+  return has_factor_pairs(variant.types[kLoraA], variant.types[kLoraB]);
 }
 
-Multiplier multiplier(NormInstruction instruction) {
-  switch (instruction) {
-    case kMma:
-    case kWgmma:
-    case kWgmmaStream:
-      return Multiplier::kTensorCores;
-    case kSplit:
-      return Multiplier::kSplit;
-    case kScalar:
-      break;
-  }
-  return Multiplier::kScalar;
+// Whether the tensor cores of a device multiply factors of these types. The bits depend on it.
+bool uses_tensor_cores(const Variant& variant, const SpaceTraits& traits) {
+  return traits.architecture >= kFirstTensorCores && compute_type(variant) != ElementType::kFloat64;
 }
 
-// Whether the tensor memory accelerator can load W and A: both are then aligned to 16 bytes.
-bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits) {
-  return traits.architecture == kWgmmaArchitecture &&
-         multiplier(variant, traits) == Multiplier::kTensorCores &&
-         size_in_bytes(variant.types[kWeight]) == 2;
+// Whether the tensor memory accelerator can load W, and A unless it is split: both are then aligned
+// to 16 bytes.
+bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits, int vector_width) {
+  const int size = size_in_bytes(variant.types[kWeight]);
+  return traits.architecture == kWgmmaArchitecture && uses_tensor_cores(variant, traits) &&
+         (size == 2 || has_pairs(variant)) && vector_width * size == kChunkBytes;
 }
 
 Config cpu_config(int rows, int workers) { return {{kWarps, workers}, {kRowsOfProgram, rows}}; }
 
-WeightNormConfig wgmma(int rows, int rank_step, int stages, int units, int parts) {
+WeightNormConfig wgmma(int rows, int rank_step, int stages, int units, int parts,
+                       int vector_width = kWidestVector) {
   return {.instruction = kWgmma,
           .rows = rows,
           .columns = 128,
@@ -65,11 +51,11 @@ WeightNormConfig wgmma(int rows, int rank_step, int stages, int units, int parts
           .stages = stages,
           .weight_units = units,
           .max_parts = parts,
-          .vector_width = kWidestVector};
+          .vector_width = vector_width};
 }
 
-WeightNormConfig wgmma_stream(int stages, int units, int parts) {
-  WeightNormConfig config = wgmma(128, kNormRankBlock, stages, units, parts);
+WeightNormConfig wgmma_stream(int stages, int units, int parts, int vector_width = kWidestVector) {
+  WeightNormConfig config = wgmma(128, kNormRankBlock, stages, units, parts, vector_width);
   config.instruction = kWgmmaStream;
   return config;
 }
@@ -91,34 +77,22 @@ WeightNormConfig scalar(int parts) {
   return {.instruction = kScalar, .stages = 0, .max_parts = parts};
 }
 
-WeightNormConfig split(int parts, int vector_width) {
-  return {.instruction = kSplit,
-          .rows = kSplitRows,
-          .columns = kSplitColumns,
-          .rank_step = kNormRankBlock,
-          .stages = kSplitStages,
-          .max_parts = parts,
-          .vector_width = vector_width};
-}
-
-// For A and W: four neighbouring elements of a row at a time, or one.
-int split_vector(int vector_width) { return vector_width >= 4 ? 4 : 1; }
-
-// The default config supports every rank.
 Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
   if (traits.kind == DeviceKind::kCpu) return cpu_config(kBuiltinRows, traits.processors);
-  switch (multiplier(variant, traits)) {
-    case Multiplier::kScalar:
-      return as_config(scalar(4));
-    case Multiplier::kSplit:
-      return as_config(split(4, split_vector(vector_width)));
-    case Multiplier::kTensorCores:
-      break;
-  }
-  if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
-    return as_config(wgmma(64, 64, 3, 4, 4));
+  if (!uses_tensor_cores(variant, traits)) return as_config(scalar(4));
+  if (can_use_wgmma(variant, traits, vector_width)) {
+    return as_config(wgmma(64, 64, 3, 4, 4, vector_width));
   }
   return as_config(mma(64, 32, 3, 4, vector_width));
+}
+
+// Where shared memory does not hold the rows of B.
+Config choose_for_sizes(const Variant& variant, const SpaceTraits& traits, int vector_width,
+                        const Sizes& sizes) {
+  const Config usual = choose_default(variant, traits, vector_width);
+  const bool fits =
+      weight_norm_template.why_config_does_not_fit(variant, traits, sizes, usual).empty();
+  return fits ? usual : as_config(wgmma_stream(4, 2, 4, vector_width));
 }
 
 void add_once(std::vector<Config>& space, const Config& config) {
@@ -134,7 +108,11 @@ void add_cpu(std::vector<Config>& space, int processors, SpaceKind kind) {
   }
 }
 
-void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
+void add_wgmma(std::vector<Config>& space, int vector_width, SpaceKind kind) {
+  const auto add = [&](WeightNormConfig config) {
+    config.vector_width = vector_width;
+    add_once(space, as_config(config));
+  };
   if (kind == SpaceKind::kSlim) {
     for (const WeightNormConfig& config :
          {wgmma(128, 64, 6, 2, 2), wgmma(128, 64, 6, 2, 4), wgmma(128, 64, 6, 2, 8),
@@ -143,24 +121,20 @@ void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
           wgmma(64, 64, 4, 8, 4), wgmma(64, 64, 4, 8, 8), wgmma(64, 16, 4, 4, 8),
           wgmma_stream(4, 2, 4), wgmma_stream(4, 2, 8), wgmma_stream(5, 2, 2),
           wgmma_stream(5, 2, 4)}) {
-      add_once(space, as_config(config));
+      add(config);
     }
     return;
   }
   for (const int stages : {2, 3, 4, 5}) {
     for (const int units : {1, 2}) {
-      for (const int parts : {1, 2, 4, 8}) {
-        add_once(space, as_config(wgmma_stream(stages, units, parts)));
-      }
+      for (const int parts : {1, 2, 4, 8}) add(wgmma_stream(stages, units, parts));
     }
   }
   for (const int rows : {64, 128}) {
     for (const int rank_step : {16, 32, 64}) {
       for (const int stages : {3, 4, 6, 8}) {
         for (const int units : {2, 4, 6, 8, 12}) {
-          for (const int parts : {1, 2, 4, 8}) {
-            add_once(space, as_config(wgmma(rows, rank_step, stages, units, parts)));
-          }
+          for (const int parts : {1, 2, 4, 8}) add(wgmma(rows, rank_step, stages, units, parts));
         }
       }
     }
@@ -189,14 +163,10 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
   std::vector<Config> space = {choose_default(variant, traits, vector_width)};
   if (traits.kind == DeviceKind::kCpu) {
     add_cpu(space, traits.processors, kind);
-  } else if (multiplier(variant, traits) == Multiplier::kScalar) {
+  } else if (!uses_tensor_cores(variant, traits)) {
     for (const int parts : {1, 2, 8}) add_once(space, as_config(scalar(parts)));
-  } else if (multiplier(variant, traits) == Multiplier::kSplit) {
-    for (const int parts : {1, 2, 8}) {
-      add_once(space, as_config(split(parts, split_vector(vector_width))));
-    }
-  } else if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
-    add_wgmma(space, kind);
+  } else if (can_use_wgmma(variant, traits, vector_width)) {
+    add_wgmma(space, vector_width, kind);
   } else {
     add_mma(space, vector_width, kind);
   }
@@ -226,14 +196,12 @@ bool has_known_sizes(const WeightNormConfig& config) {
     case kWgmma:
       return config.columns == 128 && is_among(config.rows, {64, 128}) &&
              is_among(config.rank_step, {16, 32, 64}) && config.stages >= 2 &&
-             config.stages <= 16 && config.weight_units >= 1 && config.weight_units <= 16 &&
-             config.vector_width == kWidestVector;
+             config.stages <= 16 && config.weight_units >= 1 && config.weight_units <= 16;
     case kWgmmaStream:
-      return config == wgmma_stream(config.stages, config.weight_units, config.max_parts) &&
+      return config == wgmma_stream(config.stages, config.weight_units, config.max_parts,
+                                    config.vector_width) &&
              config.stages >= 2 && config.stages <= 8 && config.weight_units >= 1 &&
              config.weight_units <= 8;
-    case kSplit:
-      return config == split(config.max_parts, split_vector(config.vector_width));
   }
   return false;
 }
@@ -246,29 +214,39 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   }
   const WeightNormConfig own = norm_config_from(config);
   if (as_config(own) != config || !has_known_sizes(own)) return kNotAllowed;
-  if (multiplier(own.instruction) != multiplier(variant, traits)) {
+  if ((own.instruction != kScalar) != uses_tensor_cores(variant, traits)) {
     return "its instruction is not the one for these element types on this architecture";
   }
-  if ((own.instruction == kWgmma || wgmma_streams(own)) && !can_use_wgmma(variant, traits)) {
-    return "it uses wgmma, which needs sm_90 and W of 16 bits";
+  if (own.instruction >= kWgmma && !can_use_wgmma(variant, traits, own.vector_width)) {
+    return "it uses wgmma, which needs sm_90 and W of 16 bits, or factors of more";
   }
   return why_beyond_shared_memory(norm_shared_bytes(own, 1), traits);
 }
 
-std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
+std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
   if (traits.kind == DeviceKind::kCpu) return {};
   const WeightNormConfig own = norm_config_from(config);
-  const std::int64_t rank = sizes[kNormRank];
+  const std::int64_t rank = factor_rank(variant, sizes[kNormRank]);
   if (wgmma_streams(own) && wgmma_blocks(rank) <= wgmma_resident_blocks(own, rank)) {
     return "shared memory holds all of lora_B";
   }
   return why_beyond_shared_memory(norm_shared_bytes(own, rank), traits);
 }
 
-std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {
-  const long long parts = norm_parts(sizes[kNormColumns], kMaxNormParts).count;
-  return parts > 1 ? parts * sizes[kNormRows] * size_in_bytes(compute_type(variant)) : 0;
+std::int64_t count_workspace(const Variant& variant, const Sizes& sizes) {
+  const std::int64_t rows = sizes[kNormRows];
+  const std::int64_t columns = sizes[kNormColumns];
+  if (has_pairs(variant) && compute_type(variant) != ElementType::kFloat64) {
+    return factor_pair_layout(rows, columns, sizes[kNormRank]).bytes;
+  }
+  const long long parts = norm_parts(columns, kMaxNormParts).count;
+  return parts > 1 ? parts * rows * size_in_bytes(compute_type(variant)) : 0;
+}
+
+std::span<const std::string_view> list_stages(const Variant& variant) {
+  static constexpr std::string_view kPaired[] = {"split_a", "split_b", "kernel", "finish"};
+  return has_pairs(variant) ? kPaired : two_stages(variant);
 }
 
 // Rows that no program of any config divides evenly, several spans of columns and an end within a
@@ -295,15 +273,16 @@ extern constinit const Template weight_norm_template = {
     .cuda_source = "cuda/weight_norm.cuh",
     .cpu_source = "cpu/weight_norm.h",
     .entry_macro = "DORAJIT_WEIGHT_NORM_KERNEL",
-    .has_second_stage = true,
+    .stages = list_stages,
     .specific_architecture = kWgmmaArchitecture,
     .builtin_config = {{kWarps, 1}, {kRowsOfProgram, kBuiltinRows}},
     .default_config = choose_default,
+    .default_for_sizes = choose_for_sizes,
     .config_space = list_configs,
     .why_config_is_invalid = why_invalid,
     .config_expression = norm_config_expression,
     .launch_shape = shape_norm_launch,
-    .workspace_bytes = part_bytes,
+    .workspace_bytes = count_workspace,
     .verification_sizes = list_verification_sizes,
     .why_config_does_not_fit = why_not_for,
     .tensor_boxes = list_norm_boxes,

@@ -1,11 +1,12 @@
 // The template of weight_norm: its configs, launches and memory.
 //
 // The instruction that multiplies is determined by the element types and the architecture, because
-// the bits depend on it. Products of two equal 16-bit types run on the tensor cores from sm_80 on.
-// All others except f64 run on the tensor cores of sm_90 as pairs of float16. The remaining ones
-// are multiply-adds in the compute type. mma.sync and wgmma give the same bits.
+// the bits depend on it. Products run on the tensor cores from sm_80 on; factors that are not of
+// one 16-bit type are split into pairs of float16 first. Before that, and in f64, they are
+// multiply-adds in the compute type. mma.sync and wgmma give the same bits.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "kernel_templates/template.h"
@@ -21,7 +22,10 @@ Config as_config(const WeightNormConfig& config);
 // The inverse of as_config().
 WeightNormConfig norm_config_from(const Config& config);
 
-// The dynamic shared memory of a program, in bytes.
+// The rank of the factors that tensor cores multiply.
+std::int64_t factor_rank(const Variant& variant, std::int64_t rank);
+
+// The dynamic shared memory of a program, in bytes. `rank`: factor_rank().
 long long norm_shared_bytes(const WeightNormConfig& config, long long rank);
 
 // Functions of the template; template.h documents what they return.

@@ -1,4 +1,6 @@
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <format>
 
 #include "kernel_templates/partial_sums.h"
@@ -24,8 +26,6 @@ int threads_of(const WeightNormConfig& config) {
     case kWgmma:
     case kWgmmaStream:
       return (config.rows / 64 + 1) * 128;
-    case kSplit:
-      return 3 * 128;
     case kMma:
       return config.rows;
     case kScalar:
@@ -70,8 +70,6 @@ long long norm_shared_bytes(const WeightNormConfig& config, long long rank) {
     case kWgmma:
     case kWgmmaStream:
       return wgmma_shared_bytes(config, rank);
-    case kSplit:
-      return split_shared_bytes(config, rank);
     case kScalar:
       break;
   }
@@ -89,7 +87,7 @@ std::string norm_config_expression(const Config& config) {
       config[kStages], config[kWeightUnits], config[kMaxParts], config[kVectorWidth]);
 }
 
-LaunchShape shape_norm_launch(const Variant&, const Config& config,
+LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
                               const LaunchArguments& arguments, int processors) {
   const long long rows = arguments.sizes[kNormRows];
   const long long columns = arguments.sizes[kNormColumns];
@@ -101,33 +99,63 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
   const long long blocks = divide_up(rows, config[kRowsOfProgram]);
   if (config[kWarps] > 0) return {.run = {.grid_x = blocks}, .work = work};
   const NormParts parts = norm_parts(columns, config[kMaxParts]);
-  LaunchShape shape{.run = program_shape(norm_config_from(config), rank), .work = work};
-  const auto instruction = static_cast<NormInstruction>(config[kInstruction]);
-  if (instruction == kWgmma || instruction == kWgmmaStream) {
+  const WeightNormConfig own = norm_config_from(config);
+  StageShape main = program_shape(own, factor_rank(variant, rank));
+  if (own.instruction >= kWgmma) {
     // A program for each processor, which loops over the tasks.
-    shape.run.grid_x = std::min<long long>(blocks * parts.count, processors);
+    main.grid_x = std::min<long long>(blocks * parts.count, processors);
   } else {
-    // With kSplit, programs form pairs.
-    shape.run.grid_x = instruction == kSplit ? divide_up(blocks, 2) * 2 : blocks;
-    shape.run.grid_y = parts.count;
+    main.grid_x = blocks;
+    main.grid_y = parts.count;
   }
+  StageShape finish;
   if (parts.count > 1) {
-    shape.later.front() = {.grid_x = divide_up(rows, kNormFinishThreads),
-                           .threads = kNormFinishThreads};
+    finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
   }
-  return shape;
+  if (!has_factor_pairs(variant.types[kLoraA], variant.types[kLoraB])) {
+    return {.run = main, .later = {finish}, .work = work};
+  }
+  StageShape split_a;
+  StageShape split_b;
+  if (rank > 0 && rows > 0 && own.instruction != kScalar) {
+    split_a = {.grid_x = rank, .threads = kFactorPairThreads};
+    split_b = {.grid_x = divide_up(rows, kFactorPairThreads / 32), .threads = kFactorPairThreads};
+  }
+  return {.run = split_a, .later = {split_b, main, finish}, .work = work};
+}
+
+// Of a factor that is split, in the workspace.
+OperandArgument split_factor(const LaunchArguments& arguments, long long offset,
+                             long long row_stride) {
+  const auto base = std::bit_cast<std::intptr_t>(arguments.workspace);
+  return {.data = std::bit_cast<void*>(aligned_up(base) + offset), .row_stride = row_stride};
 }
 
 TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
                             const LaunchArguments& arguments, int) {
   const WeightNormConfig own = norm_config_from(config);
   TensorBoxes boxes{.count = 3};  // kernels with other instructions read none of them
-  if (own.instruction != kWgmma && !wgmma_streams(own)) return boxes;
+  if (own.instruction < kWgmma) return boxes;
   const auto& [rows, columns, rank] = arguments.sizes;
-  boxes.boxes = {box_of(arguments, variant, kWeight, rows, columns, own.rows),
-                 box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),
-                 box_of(arguments, variant, kLoraB, rows, rank, own.rows)};
+  OperandArgument a = arguments.operands[kLoraA];
+  OperandArgument b = arguments.operands[kLoraB];
+  ElementType type = variant.types[kLoraA];
+  if (has_factor_pairs(type, variant.types[kLoraB])) {
+    const FactorPairLayout layout = factor_pair_layout(rows, columns, rank);
+    a = split_factor(arguments, layout.a, layout.a_stride);
+    b = split_factor(arguments, layout.b, layout.b_stride);
+    type = ElementType::kFloat16;
+  }
+  const long long all = factor_rank(variant, rank);
+  boxes.boxes = {
+      box_of(arguments.operands[kWeight], variant.types[kWeight], rows, columns, own.rows),
+      box_of(a, type, all, columns, own.rank_step), box_of(b, type, rows, all, own.rows)};
   return boxes;
+}
+
+std::int64_t factor_rank(const Variant& variant, std::int64_t rank) {
+  const bool is_split = has_factor_pairs(variant.types[kLoraA], variant.types[kLoraB]);
+  return is_split ? kFactorTerms * rank : rank;
 }
 
 }  // namespace dorajit::kernels

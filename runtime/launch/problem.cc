@@ -35,7 +35,7 @@ bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   if (!variant.has(operand)) return false;
   const kernels::Operation& operation = *variant.operation;
   const kernels::Operand& known = operation.operands[operand];
-  if (!known.limits_vectors) return false;
+  if (!known.limits_vectors || kernels::is_converted(variant, operand)) return false;
   if (known.shape.is_matrix()) return true;
   if (known.role == kernels::OperandRole::kOutput) return false;
   const auto dimension = static_cast<std::size_t>(known.shape.inner);

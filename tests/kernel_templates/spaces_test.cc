@@ -87,7 +87,7 @@ TEST(Spaces, OfMatricesContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
         check_space(variant, traits, width, SpaceKind::kComprehensive);
         if (!is_norm) continue;
         EXPECT_EQ(why_config_is_invalid(variant, traits, width, {4096, 4096, 1024},
-                                        default_config(variant, traits, width)),
+                                        default_config(variant, traits, width, {4096, 4096, 1024})),
                   "")
             << "the default supports every rank";
       }

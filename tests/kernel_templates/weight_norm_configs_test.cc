@@ -28,33 +28,59 @@ TEST(WeightNormConfigs, TypesAndArchitectureDetermineTheInstruction) {
   constexpr int kScalar = static_cast<int>(NormInstruction::kScalar);
   constexpr int kMma = static_cast<int>(NormInstruction::kMma);
   constexpr int kWgmma = static_cast<int>(NormInstruction::kWgmma);
-  constexpr int kSplit = static_cast<int>(NormInstruction::kSplit);
   constexpr int kWgmmaStream = static_cast<int>(NormInstruction::kWgmmaStream);
   EXPECT_EQ(instructions(halves, gpu(75), 8), std::set{kScalar});
   EXPECT_EQ(instructions(halves, gpu(80), 8), std::set{kMma});
   EXPECT_EQ(instructions(halves, gpu(90), 8), (std::set{kWgmma, kWgmmaStream}));
   EXPECT_EQ(instructions(halves, gpu(90), 4), std::set{kMma});
   EXPECT_EQ(instructions(halves, gpu(120), 8), std::set{kMma});
-  EXPECT_EQ(instructions(mixed, gpu(90), 4), std::set{kSplit});
-  EXPECT_EQ(instructions(mixed, gpu(90), 1), std::set{kSplit});
-  EXPECT_EQ(instructions(mixed, gpu(80), 4), std::set{kScalar});
-  EXPECT_EQ(instructions(weight_norm(kFloat32, kFloat32, kFloat32), gpu(90), 4), std::set{kSplit});
+  EXPECT_EQ(instructions(mixed, gpu(90), 8), (std::set{kWgmma, kWgmmaStream}));
+  EXPECT_EQ(instructions(mixed, gpu(90), 1), std::set{kMma});
+  EXPECT_EQ(instructions(mixed, gpu(75), 4), std::set{kScalar});
+  const Variant wide = weight_norm(kFloat32, kFloat32, kFloat32);
+  EXPECT_EQ(instructions(wide, gpu(90), 4), (std::set{kWgmma, kWgmmaStream}));
+  EXPECT_EQ(instructions(wide, gpu(90), 2), std::set{kMma});
+  EXPECT_EQ(instructions(wide, gpu(80), 4), std::set{kMma});
+  EXPECT_EQ(instructions(weight_norm(kFloat32, kBfloat16, kBfloat16), gpu(90), 4), std::set{kMma});
   EXPECT_EQ(instructions(weight_norm(kFloat64, kFloat64, kFloat64), gpu(90), 2), std::set{kScalar});
   const Config tensor = default_config(halves, gpu(90), 8);
-  EXPECT_NE(why_config_is_invalid(mixed, gpu(90), tensor), "");
   EXPECT_NE(why_config_is_invalid(halves, gpu(80), tensor), "");
-  EXPECT_NE(why_config_is_invalid(halves, gpu(90), default_config(mixed, gpu(90), 8)), "");
+  EXPECT_NE(why_config_is_invalid(halves, gpu(90), default_config(halves, gpu(75), 8)), "");
 }
 
 TEST(WeightNormConfigs, PairsOfFloat16SupportEveryRank) {
   const Variant wide = weight_norm(kFloat32, kFloat32, kFloat32);
-  const Config scalar = default_config(wide, gpu(80), 4);
-  const Config split = default_config(wide, gpu(90), 4);
-  EXPECT_NE(why_config_is_invalid(wide, gpu(90), scalar), "");
   for (const std::int64_t rank : {0, 1, 384, 385, 1024}) {
-    EXPECT_EQ(why_config_is_invalid(wide, gpu(90), 4, {4096, 4096, rank}, split), "");
+    for (const int architecture : {75, 80, 90, 120}) {
+      const SpaceTraits traits = gpu(architecture);
+      const Sizes sizes{4096, 4096, rank};
+      EXPECT_EQ(
+          why_config_is_invalid(wide, traits, 4, sizes, default_config(wide, traits, 4, sizes)),
+          "");
+    }
   }
-  EXPECT_NE(why_config_is_invalid(wide, gpu(80), 4, {4096, 4096, 384}, split), "");
+}
+
+// Wide factors are converted, so that they do not limit the vectors of W.
+TEST(WeightNormConfigs, FactorsThatAreSplitDoNotLimitVectors) {
+  EXPECT_EQ(widest_vector(weight_norm(kBfloat16, kFloat32, kFloat32), DeviceKind::kCuda), 8);
+  EXPECT_EQ(widest_vector(weight_norm(kFloat32, kFloat32, kFloat32), DeviceKind::kCuda), 4);
+}
+
+TEST(WeightNormConfigs, StagesThatSplitFactorsRunBeforeTheKernel) {
+  KernelArguments arguments{
+      .sizes = {4096, 4096, 16}, .workspace = nullptr, .scalars = {0.5}, .operands = {}};
+  const Variant wide = weight_norm(kFloat32, kFloat32, kFloat32);
+  const Config config = default_config(wide, gpu(90), 4);
+  const LaunchShape shape = launch_shape(wide, config, arguments, 132);
+  EXPECT_EQ(shape.run.programs(), 16);
+  EXPECT_EQ(shape.later[0].programs(), 4096 / 8);
+  EXPECT_EQ(shape.later[1].programs(), 132);
+  EXPECT_GT(shape.later[2].programs(), 0);
+  arguments.scalars[0] = 0;  // W alone
+  const LaunchShape alone = launch_shape(wide, config, arguments, 132);
+  EXPECT_EQ(alone.run.programs() + alone.later[0].programs(), 0);
+  EXPECT_EQ(alone.later[1].programs(), 132);
 }
 
 TEST(WeightNormConfigs, ConfigWhoseTilesDoNotFitTheRankIsInvalid) {

@@ -113,7 +113,8 @@ struct NormUnits {
 
   // Adds the columns of one unit; each warp adds 16 rows from `first_row` on. `products` holds the
   // products of these columns in wgmma's layout. Arrives at `empty` once per warp.
-  static __device__ __forceinline__ void add(unsigned unit, int first_row, float scale,
+  // `scales`: of the lane's rows.
+  static __device__ __forceinline__ void add(unsigned unit, int first_row, const float (&scales)[2],
                                              const float* products, Barrier empty, Sums& sums) {
     const int lane = threadIdx.x % 32;
     if constexpr (size_in_bytes(kType) == 2) {
@@ -134,7 +135,7 @@ struct NormUnits {
               Weight::widen(static_cast<unsigned short>(weights[i][part])),
               Weight::widen(static_cast<unsigned short>(weights[i][part] >> 16))};
           const float found[2] = {products[8 * i + 2 * part], products[8 * i + 2 * part + 1]};
-          sums.add(part % 2, scale, found, pair);
+          sums.add(part % 2, scales[part % 2], found, pair);
         }
       }
     } else {
@@ -159,7 +160,7 @@ struct NormUnits {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const float found[2] = {products[4 * j + 2 * h], products[4 * j + 2 * h + 1]};
-          sums.add(h, scale, found, weights[j][h]);
+          sums.add(h, scales[h], found, weights[j][h]);
         }
       }
     }

@@ -1,4 +1,5 @@
-// weight_norm with mma.sync, for A and B of one 16-bit type and any alignment: sm_80 and newer.
+// weight_norm with mma.sync, for A and B of one 16-bit type or as pairs, of any alignment: sm_80
+// and newer.
 //
 // A program computes `rows` rows, 32 per warp, and a part of the columns. Tiles of A and B pass
 // through a ring of buffers in shared memory; W is loaded directly into the registers in which the
@@ -30,9 +31,8 @@ struct WeightNormMma {
   using Op = WeightNormOperands<kTypes...>;
   using Memory = MmaSharedMemory<kConfig>;
   using Bits = unsigned short;
-  static constexpr ElementType kFactorType = Op::kType[Op::kLoraA];
+  static constexpr ElementType kFactorType = Op::kFactorType;
   static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
-  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors must have one type");
 
   static constexpr int kWarpRows = 32;
   static constexpr int kThreads = kConfig.rows / kWarpRows * 32;
@@ -46,7 +46,11 @@ struct WeightNormMma {
     long long first_row;
     int first_tile;
     int last_tile;
-    int steps;  // of the rank; 0 if B A has no effect
+    int rank;  // 0 if B A has no effect
+
+    __device__ __forceinline__ int steps() const {
+      return (rank + kConfig.rank_step - 1) / kConfig.rank_step;
+    }
   };
 
   // The next step to load into a buffer.
@@ -93,8 +97,7 @@ struct WeightNormMma {
   static __device__ __forceinline__ void copy_factor(const KernelArguments& arguments,
                                                      const Task& task, long long k, unsigned to) {
     copy_tile<kConfig.rows, kConfig.rank_step, Memory::kPitchB, kIsAligned>(
-        arguments.operands[Op::kLoraB], task.first_row, k, arguments.sizes[kNormRows],
-        arguments.sizes[kNormRank], to);
+        Op::lora_b(arguments), task.first_row, k, arguments.sizes[kNormRows], task.rank, to);
   }
 
   // Starts to fill a buffer.
@@ -104,15 +107,16 @@ struct WeightNormMma {
     if (feed.tile < task.last_tile) {
       const int k = feed.step * kConfig.rank_step;
       const unsigned to = shared + buffer * Memory::kStageBytes;
-      copy_tile<kConfig.rank_step, kConfig.columns, Memory::kPitchA, kConfig.vector_width == 8>(
-          arguments.operands[Op::kLoraA], k, static_cast<long long>(feed.tile) * kConfig.columns,
-          arguments.sizes[kNormRank], arguments.sizes[kNormColumns], to);
-      if (has_aligned_rows(arguments.operands[Op::kLoraB])) {
+      constexpr bool kIsAligned = Op::kHasPairs || kConfig.vector_width == 8;
+      copy_tile<kConfig.rank_step, kConfig.columns, Memory::kPitchA, kIsAligned>(
+          Op::lora_a(arguments), k, static_cast<long long>(feed.tile) * kConfig.columns, task.rank,
+          arguments.sizes[kNormColumns], to);
+      if (Op::kHasPairs || has_aligned_rows(Op::lora_b(arguments))) {
         copy_factor<true>(arguments, task, k, to + Memory::kBytesA);
       } else {
         copy_factor<false>(arguments, task, k, to + Memory::kBytesA);
       }
-      if (++feed.step == task.steps) {
+      if (++feed.step == task.steps()) {
         feed.step = 0;
         ++feed.tile;
       }
@@ -159,7 +163,9 @@ struct WeightNormMma {
 
   using Weights = WeightFragments<kWeightType, kSlabs, kConfig.columns>;
 
-  static __device__ __forceinline__ void add_tile(float scale, const Products& products,
+  using Scales = float[2 * kSlabs];  // of the lane's rows
+
+  static __device__ __forceinline__ void add_tile(const Scales& scales, const Products& products,
                                                   const Weights& weights, NormSums& sums) {
 #pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab) {
@@ -169,7 +175,7 @@ struct WeightNormMma {
         for (int eight = 0; eight < kEights; ++eight) {
           const float found[2] = {products[slab][eight][2 * h], products[slab][eight][2 * h + 1]};
           const float wide[2] = {weights.get(slab, h, eight, 0), weights.get(slab, h, eight, 1)};
-          sums.add(2 * slab + h, scale, found, wide);
+          sums.add(2 * slab + h, scales[2 * slab + h], found, wide);
         }
       }
     }
@@ -180,21 +186,28 @@ struct WeightNormMma {
     extern __shared__ unsigned char memory[];
     const unsigned shared = shared_address(memory);
     const long long columns = arguments.sizes[kNormColumns];
-    const float scale = static_cast<float>(arguments.scalars[0]);
     const NormParts parts = norm_parts(columns, kConfig.max_parts);
     const int tiles = static_cast<int>((columns + kConfig.columns - 1) / kConfig.columns);
     const int tiles_of_part = static_cast<int>(parts.columns() / kConfig.columns);
     const int first_tile = static_cast<int>(blockIdx.y) * tiles_of_part;
     const int last_tile = first_tile + tiles_of_part;
-    const int rank = scale == 0.0F ? 0 : static_cast<int>(arguments.sizes[kNormRank]);
     const Task task{static_cast<long long>(blockIdx.x) * kConfig.rows, first_tile,
-                    last_tile < tiles ? last_tile : tiles,
-                    (rank + kConfig.rank_step - 1) / kConfig.rank_step};
+                    last_tile < tiles ? last_tile : tiles, Op::factor_rank(arguments)};
+    const int steps = task.steps();
+    const long long first_row =
+        task.first_row + threadIdx.x / 32 * kWarpRows + threadIdx.x % 32 / 4;  // of the lane
     let_second_stage_start();
+    Op::wait_for_pairs();
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2 * kSlabs; ++row) {
+      scales[row] = Op::scale_of_row(arguments, static_cast<float>(arguments.scalars[0]),
+                                     first_row + row * 8);
+    }
     NormSums sums;
     Feed feed{task.first_tile};
     int buffer = 0;
-    if (task.steps > 0) {
+    if (steps > 0) {
       for (int i = 0; i < kConfig.stages - 1; ++i) start_stage(arguments, task, shared, feed, i);
     }
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
@@ -202,21 +215,20 @@ struct WeightNormMma {
       const bool is_whole = task.first_row + kConfig.rows <= arguments.sizes[kNormRows] &&
                             first_column + kConfig.columns <= columns;
       Weights weights;  // loaded early, so that the products hide the latency
-      weights.load(arguments, arguments.operands[Op::kWeight],
-                   task.first_row + threadIdx.x / 32 * kWarpRows + threadIdx.x % 32 / 4,
+      weights.load(arguments, arguments.operands[Op::kWeight], first_row,
                    first_column + threadIdx.x % 4 * 2, is_whole && kConfig.vector_width >= 2);
       Products products = {};
       Products block = {};
 #pragma unroll 1
-      for (int step = 0; step < task.steps; ++step) {
+      for (int step = 0; step < steps; ++step) {
         wait_for_copies<kConfig.stages - 2>();
         __syncthreads();
         start_stage(arguments, task, shared, feed, (buffer > 0 ? buffer : kConfig.stages) - 1);
         multiply_stage(shared + buffer * Memory::kStageBytes, block);
         if (++buffer == kConfig.stages) buffer = 0;
-        if ((step + 1) % kBlockSteps == 0 || step + 1 == task.steps) add_block(products, block);
+        if ((step + 1) % kBlockSteps == 0 || step + 1 == steps) add_block(products, block);
       }
-      add_tile(scale, products, weights, sums);
+      add_tile(scales, products, weights, sums);
       if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
         sums.end_span();
       }

@@ -6,8 +6,27 @@
 #include "cuda/dependent_launch.cuh"
 #include "cuda/elements.cuh"
 #include "math/weight_norm.h"
+#include "weight_norm_config.h"
 
 namespace dorajit::kernels {
+
+// Where factors that are split lie in the workspace.
+struct FactorPairPlaces : FactorPairLayout {
+  char* base;
+
+  __device__ __forceinline__ int* exponents() const {
+    return reinterpret_cast<int*>(base + FactorPairLayout::exponents);
+  }
+  __device__ __forceinline__ float* scales() const {
+    return reinterpret_cast<float*>(base + FactorPairLayout::scales);
+  }
+  __device__ __forceinline__ unsigned short* lora_a() const {
+    return reinterpret_cast<unsigned short*>(base + a);
+  }
+  __device__ __forceinline__ unsigned short* lora_b() const {
+    return reinterpret_cast<unsigned short*>(base + b);
+  }
+};
 
 template <ElementType... kTypes>
 struct WeightNormOperands {
@@ -33,6 +52,52 @@ struct WeightNormOperands {
 
   template <int kOperand>
   using Bits = typename Element<kType[kOperand]>::Bits;
+
+  // The factors as the tensor cores multiply them: those of the call, or pairs in the workspace.
+  static constexpr bool kHasPairs = has_factor_pairs(kType[kLoraA], kType[kLoraB]);
+  static constexpr ElementType kFactorType = kHasPairs ? ElementType::kFloat16 : kType[kLoraA];
+
+  static __device__ __forceinline__ FactorPairPlaces pairs(const KernelArguments& arguments) {
+    const long long address = aligned_up(reinterpret_cast<long long>(arguments.workspace));
+    return {factor_pair_layout(arguments.sizes[kNormRows], arguments.sizes[kNormColumns],
+                               arguments.sizes[kNormRank]),
+            reinterpret_cast<char*>(address)};
+  }
+  static __device__ __forceinline__ OperandArgument lora_a(const KernelArguments& arguments) {
+    if constexpr (kHasPairs) {
+      const FactorPairPlaces places = pairs(arguments);
+      return {places.lora_a(), places.a_stride};
+    } else {
+      return arguments.operands[kLoraA];
+    }
+  }
+  static __device__ __forceinline__ OperandArgument lora_b(const KernelArguments& arguments) {
+    if constexpr (kHasPairs) {
+      const FactorPairPlaces places = pairs(arguments);
+      return {places.lora_b(), places.b_stride};
+    } else {
+      return arguments.operands[kLoraB];
+    }
+  }
+  // 0 if B A has no effect.
+  static __device__ __forceinline__ int factor_rank(const KernelArguments& arguments) {
+    if (static_cast<float>(arguments.scalars[0]) == 0.0F) return 0;
+    return static_cast<int>(arguments.sizes[kNormRank]) * (kHasPairs ? kFactorTerms : 1);
+  }
+  // What a product of that row counts, before W is added.
+  static __device__ __forceinline__ float scale_of_row(const KernelArguments& arguments,
+                                                       float scale, long long row) {
+    if constexpr (kHasPairs) {
+      const bool has_products = scale != 0.0F && row < arguments.sizes[kNormRows];
+      return has_products ? scale * pairs(arguments).scales()[row] : 0.0F;
+    } else {
+      return scale;
+    }
+  }
+  // Returns when the stages that split the factors have finished.
+  static __device__ __forceinline__ void wait_for_pairs() {
+    if constexpr (kHasPairs) wait_for_first_stage();
+  }
 
   template <int kOperand>
   static __device__ __forceinline__ void store(const KernelArguments& arguments, long long row,

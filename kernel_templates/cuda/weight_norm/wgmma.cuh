@@ -1,4 +1,4 @@
-// weight_norm with wgmma, for A and B of one 16-bit type: sm_90a.
+// weight_norm with wgmma, for A and B of one 16-bit type or as pairs: sm_90a.
 //
 // A program loops over tasks: `rows` rows and a part of the columns. Shared memory keeps the rows
 // of B from task to task, or as many blocks of 64 of the rank as fit. Warps of one warpgroup load
@@ -49,9 +49,8 @@ template <WeightNormConfig kConfig, ElementType... kTypes>
 struct WeightNormWgmma {
   using Op = WeightNormOperands<kTypes...>;
   using Memory = WgmmaSharedMemory<kConfig>;
-  static constexpr ElementType kFactorType = Op::kType[Op::kLoraA];
+  static constexpr ElementType kFactorType = Op::kFactorType;
   static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
-  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors must have one type");
   static_assert(kConfig.columns == kWgmmaColumns, "a tile must be as wide as an instruction");
 
   static constexpr int kGroups = kConfig.rows / 64;  // warpgroups that multiply
@@ -104,16 +103,15 @@ struct WeightNormWgmma {
     }
   };
 
-  static __device__ __forceinline__ int rank_of(const KernelArguments& arguments) {
-    return static_cast<float>(arguments.scalars[0]) == 0.0F
-               ? 0
-               : static_cast<int>(arguments.sizes[kNormRank]);
+  // Whether TMA can load B.
+  static __device__ __forceinline__ bool has_aligned_factor(const KernelArguments& arguments) {
+    return Op::kHasPairs || has_aligned_rows(Op::lora_b(arguments));
   }
 
   template <class Visit>
   static __device__ __forceinline__ void visit_tasks(const KernelArguments& arguments,
                                                      const NormParts& parts, const Visit& visit) {
-    const int rank = rank_of(arguments);
+    const int rank = Op::factor_rank(arguments);
     visit_norm_tasks(arguments, parts, kConfig.rows, kConfig.columns,
                      [&](const NormTask& task) { visit(Task{task, rank}); });
   }
@@ -182,7 +180,7 @@ struct WeightNormWgmma {
   static __device__ __forceinline__ void load_block(const KernelArguments& arguments,
                                                     const Task& task, int group, int block,
                                                     unsigned to) {
-    const OperandArgument& operand = arguments.operands[Op::kLoraB];
+    const OperandArgument& operand = Op::lora_b(arguments);
     const auto* const data = static_cast<const unsigned short*>(operand.data);
     const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
     const int k = block * 64 + thread % 32 * 2;
@@ -248,7 +246,7 @@ struct WeightNormWgmma {
       unsigned block = storage.factor() + k / 64 * Memory::kBlockBytes;
       if (task.streams(k / 64)) {
         block = storage.stage(at.index) + Memory::kTileBytes;
-        if (!has_aligned_rows(arguments.operands[Op::kLoraB])) {
+        if (!has_aligned_factor(arguments)) {
           load_block<2>(arguments, task, group, k / 64, block);
           publish_blocks(group);
         }
@@ -299,11 +297,18 @@ struct WeightNormWgmma {
     }
   }
 
+  // Of this lane's row in the eight rows from `row` on.
+  static __device__ __forceinline__ float scale_of(const KernelArguments& arguments, float scale,
+                                                   long long row) {
+    return Op::scale_of_row(arguments, scale, row + threadIdx.x % 32 / 4);
+  }
+
   static __device__ __forceinline__ void sum_rows(const KernelArguments& arguments,
                                                   const NormParts& parts, const Storage& storage,
                                                   int group) {
     float scale = static_cast<float>(arguments.scalars[0]);
     asm volatile("" : "+f"(scale));  // keeps the compiler from converting it for each tile
+    Op::wait_for_pairs();
     PipelineState<1> factor;
     PipelineState<kConfig.stages> stage;
     PipelineState<kConfig.weight_units> unit;
@@ -311,20 +316,22 @@ struct WeightNormWgmma {
     const int first_row = group * 64 + threadIdx.x % kGroupThreads / 32 * 16;  // of this warp
     visit_tasks(arguments, parts, [&](const Task& task) {
       if (task.rank > 0 && task.has_new_rows) {
-        if (has_aligned_rows(arguments.operands[Op::kLoraB])) {
+        if (has_aligned_factor(arguments)) {
           storage.factors().wait(factor);
           factor.advance();
         } else {
           load_resident_blocks(arguments, task, storage, group);
         }
       }
+      const float scales[2] = {scale_of(arguments, scale, task.first_row + first_row),
+                               scale_of(arguments, scale, task.first_row + first_row + 8)};
       NormSums sums;
       for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
         if (task.rank > 0) multiply_tile(arguments, task, storage, group, stage, products);
 #pragma unroll
         for (int i = 0; i < kUnitsPerTile; ++i) {
           storage.units().wait(unit);
-          Units::add(storage.unit(unit.index), first_row, scale, products + i * kUnitColumns / 2,
+          Units::add(storage.unit(unit.index), first_row, scales, products + i * kUnitColumns / 2,
                      storage.units().empty(unit.index), sums);
           unit.advance();
         }
@@ -346,12 +353,12 @@ struct WeightNormWgmma {
     extern __shared__ unsigned char shared[];
     const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kConfig.max_parts);
     const unsigned base = (shared_address(shared) + 1023) & ~1023U;
-    const Storage storage{base, base + Memory::barriers(rank_of(arguments))};
+    const Storage storage{base, base + Memory::barriers(Op::factor_rank(arguments))};
     let_second_stage_start();
     if (threadIdx.x == 0) {
       storage.initialise();
     } else if (threadIdx.x == kGroups * kGroupThreads) {
-      if (rank_of(arguments) > 0) prefetch_map(lora_a);
+      if (Op::factor_rank(arguments) > 0) prefetch_map(lora_a);
     } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
       if (arguments.sizes[kNormColumns] > 0) prefetch_map(weight);
     }
@@ -363,19 +370,21 @@ struct WeightNormWgmma {
       sum_rows(arguments, parts, storage, group);
     } else {
       if constexpr (kGroups > 1) leave_registers<40>();
-      const bool has_aligned_factor = has_aligned_rows(arguments.operands[Op::kLoraB]);
+      const bool is_aligned = has_aligned_factor(arguments);
       const int producer = static_cast<int>(threadIdx.x) - kGroups * kGroupThreads;
       if (producer == 0) {
         PipelineState<kConfig.stages> at;
+        Op::wait_for_pairs();
         visit_tasks(arguments, parts, [&](const Task& task) {
-          load_stages(task, storage, lora_a, lora_b, has_aligned_factor, at);
+          load_stages(task, storage, lora_a, lora_b, is_aligned, at);
         });
       } else if (producer == 32) {
         PipelineState<kConfig.weight_units> at;
         visit_tasks(arguments, parts,
                     [&](const Task& task) { load_units(task, storage, weight, at); });
-      } else if (producer == 64 && has_aligned_factor && rank_of(arguments) > 0) {
+      } else if (producer == 64 && is_aligned && Op::factor_rank(arguments) > 0) {
         PipelineState<1> at;
+        Op::wait_for_pairs();
         visit_tasks(arguments, parts, [&](const Task& task) {
           if (!task.has_new_rows) return;
           load_factor(task, storage, lora_b, at);

@@ -193,7 +193,7 @@ Result<std::shared_ptr<const LoadedKernel>> CpuDevice::load(const Artifact& arti
   }
   auto* run = reinterpret_cast<CompiledFunction>(library->symbol("dorajit_kernel"));
   auto* finish = reinterpret_cast<CompiledFunction>(library->symbol("dorajit_finish"));
-  if (run == nullptr || (kernels::template_of(variant).has_second_stage && finish == nullptr)) {
+  if (run == nullptr || (kernels::template_of(variant).stages != nullptr && finish == nullptr)) {
     return fail(StatusCode::kDriverError,
                 std::format("a compiled CPU kernel has no {}; please report this",
                             run == nullptr ? "dorajit_kernel" : "dorajit_finish"));

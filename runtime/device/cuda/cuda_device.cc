@@ -61,17 +61,17 @@ class CudaKernel final : public LoadedKernel {
                        driver::FunctionAttribute::kMaxDynamicSharedBytes,
                        max_shared_bytes - static_bytes);
     }
-    if (!kernels::template_of(variant()).has_second_stage) return {};
+    if (kernels::template_of(variant()).stages == nullptr) return {};
     int compiled_for = 0;
     DORAJIT_CUDA_TRY(driver_, function_get_attribute, &compiled_for,
                      driver::FunctionAttribute::kPtxVersion, stages_[1]);
-    second_waits_ = compiled_for >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
+    later_wait_ = compiled_for >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
     return {};
   }
 
   [[nodiscard]] driver::CuFunction stage(std::size_t number) const { return stages_[number]; }
-  // Whether the second stage may be launched before the first one has finished.
-  [[nodiscard]] bool second_waits() const { return second_waits_; }
+  // Whether a stage may be launched before the one ahead of it has finished.
+  [[nodiscard]] bool later_wait() const { return later_wait_; }
 
  private:
   const CudaDriver& driver_;
@@ -79,7 +79,7 @@ class CudaKernel final : public LoadedKernel {
   driver::CuModule module_;
   std::array<driver::CuFunction, 1 + kernels::kMaxLaterStages> stages_{};
   std::size_t count_ = 0;
-  bool second_waits_ = false;
+  bool later_wait_ = false;
 };
 
 class CudaBuffer final : public Buffer {
@@ -282,11 +282,12 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
     }
     return std::unexpected(std::move(error));
   };
-  const bool has_first = shape.run.programs() > 0;
-  if (has_first) DORAJIT_TRY(launch_stage(own.stage(0), shape.run, false));
-  for (std::size_t i = 0; i < shape.later.size() && shape.later[i].programs() > 0; ++i) {
-    const bool early = i == 0 && launches_early_ && own.second_waits() && has_first;
-    DORAJIT_TRY(launch_stage(own.stage(i + 1), shape.later[i], early));
+  bool may_be_early = false;  // the first launch follows kernels of others
+  for (std::size_t i = 0; i <= shape.later.size(); ++i) {
+    const kernels::StageShape& stage = i == 0 ? shape.run : shape.later[i - 1];
+    if (stage.programs() == 0) continue;
+    DORAJIT_TRY(launch_stage(own.stage(i), stage, may_be_early));
+    may_be_early = launches_early_ && own.later_wait();
   }
   return {};
 }
