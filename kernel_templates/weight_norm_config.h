@@ -86,7 +86,15 @@ constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long
 // sums of parts: the exponents of the rows of A, the scales of the rows of B, and both factors in
 // float16, with three times the rank.
 inline constexpr int kFactorPairThreads = 256;
+inline constexpr int kFactorPairColumns = 1024;  // of A, per program
 inline constexpr int kFactorTerms = 3;
+
+// Threads that split a row of B.
+constexpr int factor_pair_lanes(long long rank) {
+  int lanes = 4;
+  while (lanes < 32 && lanes < rank / 2) lanes *= 2;
+  return lanes;
+}
 
 struct FactorPairLayout {
   static constexpr long long kAlignment = 128;  // in bytes, of each part

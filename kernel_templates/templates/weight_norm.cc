@@ -245,7 +245,7 @@ std::int64_t count_workspace(const Variant& variant, const Sizes& sizes) {
 }
 
 std::span<const std::string_view> list_stages(const Variant& variant) {
-  static constexpr std::string_view kPaired[] = {"split_a", "split_b", "kernel", "finish"};
+  static constexpr std::string_view kPaired[] = {"exponents", "split", "kernel", "finish"};
   return has_pairs(variant) ? kPaired : two_stages(variant);
 }
 

@@ -115,13 +115,15 @@ LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
   if (!has_factor_pairs(variant.types[kLoraA], variant.types[kLoraB])) {
     return {.run = main, .later = {finish}, .work = work};
   }
-  StageShape split_a;
-  StageShape split_b;
+  StageShape exponents;
+  StageShape split;
   if (rank > 0 && rows > 0 && own.instruction != kScalar) {
-    split_a = {.grid_x = rank, .threads = kFactorPairThreads};
-    split_b = {.grid_x = divide_up(rows, kFactorPairThreads / 32), .threads = kFactorPairThreads};
+    exponents = {.grid_x = rank, .threads = kFactorPairThreads};
+    split = {.grid_x = rank * divide_up(columns, kFactorPairColumns) +
+                       divide_up(rows * factor_pair_lanes(rank), kFactorPairThreads),
+             .threads = kFactorPairThreads};
   }
-  return {.run = split_a, .later = {split_b, main, finish}, .work = work};
+  return {.run = exponents, .later = {split, main, finish}, .work = work};
 }
 
 // Of a factor that is split, in the workspace.

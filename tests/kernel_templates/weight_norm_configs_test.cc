@@ -74,7 +74,7 @@ TEST(WeightNormConfigs, StagesThatSplitFactorsRunBeforeTheKernel) {
   const Config config = default_config(wide, gpu(90), 4);
   const LaunchShape shape = launch_shape(wide, config, arguments, 132);
   EXPECT_EQ(shape.run.programs(), 16);
-  EXPECT_EQ(shape.later[0].programs(), 4096 / 8);
+  EXPECT_EQ(shape.later[0].programs(), 16 * 4 + 4096 / 32);
   EXPECT_EQ(shape.later[1].programs(), 132);
   EXPECT_GT(shape.later[2].programs(), 0);
   arguments.scalars[0] = 0;  // W alone

@@ -44,9 +44,9 @@ struct FactorPairs {
     return static_cast<int>(__float_as_uint(__uint_as_float(bits) * 0x1p64F) >> 23) - 127 - 64;
   }
 
-  static __device__ __forceinline__ int greatest_in_warp(int exponent) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
+  // Of `lanes` neighbouring lanes, a power of two.
+  static __device__ __forceinline__ int greatest_of(int lanes, int exponent) {
+    for (int distance = lanes / 2; distance > 0; distance /= 2) {
       const int other = __shfl_xor_sync(0xffffffffU, exponent, distance);
       exponent = other > exponent ? other : exponent;
     }
@@ -72,68 +72,104 @@ struct FactorPairs {
     return {high, Half::narrow(value - Half::widen(high))};
   }
 
-  // Splits a row of A per program.
-  static __device__ __forceinline__ void split_a(const KernelArguments& arguments) {
+  // The exponent of a row of A per program.
+  static __device__ __forceinline__ void find_exponents(const KernelArguments& arguments) {
     __shared__ int of_warps[kWarps];
-    const FactorPairPlaces places = Op::pairs(arguments);
-    const OperandArgument& from = arguments.operands[Op::kLoraA];
-    const long long k = blockIdx.x;
-    const long long rank = arguments.sizes[kNormRank];
+    const OperandArgument& operand = arguments.operands[Op::kLoraA];
     const int columns = static_cast<int>(arguments.sizes[kNormColumns]);
     let_second_stage_start();
     int exponent = kNothing;
 #pragma unroll 8
     for (int column = threadIdx.x; column < columns; column += kFactorPairThreads) {
-      const int found = exponent_of(load<Op::kType[Op::kLoraA]>(from, k, column));
+      const int found = exponent_of(load<Op::kType[Op::kLoraA]>(operand, blockIdx.x, column));
       exponent = found > exponent ? found : exponent;
     }
-    exponent = greatest_in_warp(exponent);
+    exponent = greatest_of(32, exponent);
     if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = exponent;
     __syncthreads();
-#pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) {
+    if (threadIdx.x > 0) return;
+    for (int warp = 1; warp < kWarps; ++warp) {
       exponent = of_warps[warp] > exponent ? of_warps[warp] : exponent;
     }
-    if (threadIdx.x == 0) places.exponents()[k] = exponent;
+    Op::pairs(arguments).exponents()[blockIdx.x] = exponent;
+  }
+
+  // Splits kFactorPairColumns columns of row k of A.
+  static __device__ __forceinline__ void split_a(const KernelArguments& arguments, int k,
+                                                 int first_column) {
+    constexpr int kEach = kFactorPairColumns / kFactorPairThreads;
+    const OperandArgument& operand = arguments.operands[Op::kLoraA];
+    const FactorPairPlaces places = Op::pairs(arguments);
+    const int columns = static_cast<int>(arguments.sizes[kNormColumns]);
+    float values[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int column = first_column + i * kFactorPairThreads + threadIdx.x;
+      values[i] = column < columns ? load<Op::kType[Op::kLoraA]>(operand, k, column) : 0.0F;
+    }
+    wait_for_first_stage();
+    const int exponent = kTop - places.exponents()[k];
     unsigned short* const to = places.lora_a() + k * places.a_stride;
-    const long long next = rank * places.a_stride;
-#pragma unroll 4
-    for (int column = threadIdx.x; column < columns; column += kFactorPairThreads) {
-      const Pair pair =
-          split(scaled(load<Op::kType[Op::kLoraA]>(from, k, column), kTop - exponent));
+    const long long next = arguments.sizes[kNormRank] * places.a_stride;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int column = first_column + i * kFactorPairThreads + threadIdx.x;
+      const Pair pair = split(scaled(values[i], exponent));
+      if (column >= columns) continue;
       to[column] = pair.high;
       to[next + column] = pair.low;
       to[2 * next + column] = pair.high;
     }
   }
 
-  // Splits a row of B per warp.
-  static __device__ __forceinline__ void split_b(const KernelArguments& arguments) {
+  // Splits a row of B by `lanes` neighbouring threads.
+  static __device__ __forceinline__ void split_b(const KernelArguments& arguments, long long row,
+                                                 int lanes) {
+    const OperandArgument& operand = arguments.operands[Op::kLoraB];
     const FactorPairPlaces places = Op::pairs(arguments);
-    const OperandArgument& from = arguments.operands[Op::kLoraB];
-    const int rank = static_cast<int>(arguments.sizes[kNormRank]);
-    const long long row = static_cast<long long>(blockIdx.x) * kWarps + threadIdx.x / 32;
-    const int lane = threadIdx.x % 32;
-    let_second_stage_start();
+    const bool is_row = row < arguments.sizes[kNormRows];
+    const int rank = is_row ? static_cast<int>(arguments.sizes[kNormRank]) : 0;
+    const int lane = static_cast<int>(threadIdx.x) % lanes;
+    constexpr int kSize = size_in_bytes(Op::kType[Op::kLoraB]);
+    for (int k = lane * (128 / kSize); k < rank; k += lanes * (128 / kSize)) {
+      const auto* const from =
+          static_cast<const char*>(operand.data) + (row * operand.row_stride + k) * kSize;
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+    }
     wait_for_first_stage();
-    if (row >= arguments.sizes[kNormRows]) return;
     int exponent = kNothing;
 #pragma unroll 4
-    for (int k = lane; k < rank; k += 32) {
-      const int found = exponent_of(load<Op::kType[Op::kLoraB]>(from, row, k));
-      const int product = found + places.exponents()[k];
+    for (int k = lane; k < rank; k += lanes) {
+      const int product =
+          exponent_of(load<Op::kType[Op::kLoraB]>(operand, row, k)) + places.exponents()[k];
       exponent = product > exponent ? product : exponent;
     }
-    exponent = greatest_in_warp(exponent);
-    if (lane == 0) places.scales()[row] = power_of_two(clamped(exponent - 2 * kTop));
+    exponent = greatest_of(lanes, exponent);
+    if (is_row && lane == 0) places.scales()[row] = power_of_two(clamped(exponent - 2 * kTop));
     unsigned short* const to = places.lora_b() + row * places.b_stride;
 #pragma unroll 4
-    for (int k = lane; k < rank; k += 32) {
-      const Pair pair = split(scaled(load<Op::kType[Op::kLoraB]>(from, row, k),
+    for (int k = lane; k < rank; k += lanes) {
+      const Pair pair = split(scaled(load<Op::kType[Op::kLoraB]>(operand, row, k),
                                      kTop + places.exponents()[k] - exponent));
       to[k] = pair.low;
       to[rank + k] = pair.high;
       to[2 * rank + k] = pair.high;
+    }
+  }
+
+  static __device__ __forceinline__ void split_factors(const KernelArguments& arguments) {
+    const auto columns = static_cast<int>(arguments.sizes[kNormColumns]);
+    const int chunks = (columns + kFactorPairColumns - 1) / kFactorPairColumns;  // of a row of A
+    const auto rank = static_cast<int>(arguments.sizes[kNormRank]);
+    const int program = static_cast<int>(blockIdx.x);
+    let_second_stage_start();
+    if (program < rank * chunks) {
+      split_a(arguments, program / chunks, program % chunks * kFactorPairColumns);
+    } else {
+      const int lanes = factor_pair_lanes(rank);
+      const long long thread =
+          static_cast<long long>(program - rank * chunks) * kFactorPairThreads + threadIdx.x;
+      split_b(arguments, thread / lanes, lanes);
     }
   }
 };
@@ -141,15 +177,15 @@ struct FactorPairs {
 }  // namespace dorajit::kernels
 
 // A program without these stages does not name them.
-#ifdef dorajit_split_a
-#define DORAJIT_FACTOR_PAIR_STAGES(...)                                                      \
-  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kFactorPairThreads)         \
-      dorajit_split_a(const __grid_constant__ dorajit::kernels::KernelArguments arguments) { \
-    dorajit::kernels::FactorPairs<__VA_ARGS__>::split_a(arguments);                          \
-  }                                                                                          \
-  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kFactorPairThreads)         \
-      dorajit_split_b(const __grid_constant__ dorajit::kernels::KernelArguments arguments) { \
-    dorajit::kernels::FactorPairs<__VA_ARGS__>::split_b(arguments);                          \
+#ifdef dorajit_exponents
+#define DORAJIT_FACTOR_PAIR_STAGES(...)                                                        \
+  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kFactorPairThreads)           \
+      dorajit_exponents(const __grid_constant__ dorajit::kernels::KernelArguments arguments) { \
+    dorajit::kernels::FactorPairs<__VA_ARGS__>::find_exponents(arguments);                     \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kFactorPairThreads)           \
+      dorajit_split(const __grid_constant__ dorajit::kernels::KernelArguments arguments) {     \
+    dorajit::kernels::FactorPairs<__VA_ARGS__>::split_factors(arguments);                      \
   }
 #else
 #define DORAJIT_FACTOR_PAIR_STAGES(...)
