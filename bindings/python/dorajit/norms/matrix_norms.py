@@ -55,9 +55,9 @@ def _serves_types(device, matrix, a, b, dtype, rank, elements):
     """Whether the kernel is used for these element types, because it is not slower than products of PyTorch, host time
     included. `elements` of the matrix, 0 if its rows are not contiguous.
 
-    Measured: docs/performance.md. Without tensor cores (the kernel uses them for float32 factors only on sm_90), beyond
-    some rank products cost more than the passes over memory that the kernel saves. Up to that rank the kernel takes up to
-    1.5 times the GPU time and a fifth of the host time. With a rank of 0 the factors have the weight's type.
+    Measured: docs/performance.md. Without tensor cores, which a CPU lacks and float64 does not use, beyond some rank
+    products cost more than the passes over memory that the kernel saves. Up to that rank the kernel takes up to 1.5 times
+    the GPU time and a fifth of the host time. With a rank of 0 the factors have the weight's type.
     """
     if not {matrix, a, b} <= _TYPES or len({one is torch.float64 for one in (matrix, a, b, dtype)}) > 1:
         return False
@@ -65,9 +65,7 @@ def _serves_types(device, matrix, a, b, dtype, rank, elements):
         return rank <= (64 if elements <= 1 << 18 else 16)
     if device.type != "cuda" or device.capability < (8, 0):
         return False
-    if matrix is a is b and a in HALVES:
-        return rank <= 1024
-    return rank <= (384 if device.capability[0] == 9 and a is b is torch.float32 else 16)
+    return rank <= (16 if matrix is torch.float64 else 1024)
 
 
 def at_once(weight, a, b, scale):
