@@ -239,20 +239,6 @@ Result<std::string> ScratchOperands::leftovers(std::int64_t set) const {
   return text;
 }
 
-std::string ScratchOperands::name_different(std::span<const std::byte> outputs,
-                                            std::span<const std::byte> others) const {
-  std::string text;
-  std::size_t at = 0;
-  for (const std::size_t i : outputs_) {
-    const std::size_t bytes = layout_[i].bytes;
-    if (!std::ranges::equal(outputs.subspan(at, bytes), others.subspan(at, bytes))) {
-      text += std::format("{}`{}`", text.empty() ? "" : ", ", variant_.operation->operands[i].name);
-    }
-    at += bytes;
-  }
-  return text;
-}
-
 Result<bool> ScratchOperands::keeps_gaps(std::int64_t set) const {
   const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {

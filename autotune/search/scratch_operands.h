@@ -31,6 +31,7 @@ class ScratchOperands {
   // what the operation has for tuning.
   [[nodiscard]] kernels::LaunchArguments arguments(std::int64_t set) const;
 
+  [[nodiscard]] const kernels::Variant& variant() const { return variant_; }
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
   [[nodiscard]] std::int64_t set_bytes() const { return set_bytes_; }
 
@@ -63,10 +64,6 @@ class ScratchOperands {
 
   // The bytes of every output of a set, padding between rows included.
   Result<std::vector<std::byte>> read_outputs(std::int64_t set) const;
-
-  // "`out`, `sum`" for the outputs that differ between two results of read_outputs().
-  [[nodiscard]] std::string name_different(std::span<const std::byte> outputs,
-                                           std::span<const std::byte> others) const;
 
   // The outputs that the host reference computes from the set's inputs, in the same form.
   Result<std::vector<std::byte>> reference_outputs(std::int64_t set) const;

@@ -129,6 +129,18 @@ Status CheckedOperands::expect_reference() {
   return expect(outputs);
 }
 
+std::string CheckedOperands::name_different(std::span<const std::byte> image,
+                                            std::span<const std::byte> other) const {
+  std::string names;
+  for (const ScratchOperands::Part& part : operands_.parts()) {
+    const auto of_part = [&](auto bytes) { return bytes.subspan(part.offset, part.bytes); };
+    if (!part.output || std::ranges::equal(of_part(image), of_part(other))) continue;
+    const kernels::Operand& operand = operands_.variant().operation->operands[*part.output];
+    names += std::format("{}`{}`", names.empty() ? "" : ", ", operand.name);
+  }
+  return names;
+}
+
 Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device,
                                 std::unique_ptr<const SetDifference> difference,
                                 const std::function<bool()>& is_over) {
@@ -203,13 +215,13 @@ Status Verifier::check_written(const launch::ReadyKernel& standard, Case& one) {
                             "or describe the tensor as \"inout\"",
                             name, left));
   }
-  DORAJIT_ASSIGN(const std::vector<std::byte> otherwise, one.operands->read_outputs());
+  DORAJIT_ASSIGN(const std::vector<std::byte> otherwise, one.operands->read());
   // If the outputs differ without that, too, they vary by themselves, as check() will find.
   DORAJIT_TRY(one.operands->reset());
   DORAJIT_TRY(launch(standard, one));
   DORAJIT_ASSIGN(const Difference again, one.operands->compare(one.closeness));
   if (again != Difference::kNone) return {};
-  DORAJIT_ASSIGN(const std::vector<std::byte> usual, one.operands->read_outputs());
+  DORAJIT_ASSIGN(const std::vector<std::byte> usual, one.operands->read());
   return fail(StatusCode::kUnsupported,
               std::format("{} reads an output before it writes it, so that no other config can be "
                           "compared with the default one: {} depends on what was in its memory; "

@@ -49,13 +49,10 @@ class CheckedOperands {
   // What a launch after that has left of them (ScratchOperands::leftovers()).
   [[nodiscard]] Result<std::string> leftovers() const { return operands_.leftovers(0); }
 
-  [[nodiscard]] Result<std::vector<std::byte>> read_outputs() const {
-    return operands_.read_outputs(0);
-  }
-  [[nodiscard]] std::string name_different(std::span<const std::byte> outputs,
-                                           std::span<const std::byte> others) const {
-    return operands_.name_different(outputs, others);
-  }
+  [[nodiscard]] Result<std::vector<std::byte>> read() const { return operands_.read(0); }
+  // "`out`, `sum`" for the outputs that differ between two results of read().
+  [[nodiscard]] std::string name_different(std::span<const std::byte> image,
+                                           std::span<const std::byte> other) const;
 
   // Where a launch made the operands differ from what is expected. Before anything is expected,
   // outputs are not compared and may be anything.
