@@ -12,6 +12,7 @@
 #include "compose_low_rank_config.h"
 #include "cuda/async_copy.cuh"
 #include "cuda/element_runs.cuh"
+#include "cuda/main_loop.cuh"
 #include "cuda/matrix_fragments.cuh"
 #include "cuda/tile_copy.cuh"
 #include "math/compose_residual.h"
@@ -201,16 +202,15 @@ struct ComposeLowRankMma {
       __syncthreads();
       multiply_stage(shared, rank, products);
     } else {
-      int buffer = 0;
-#pragma unroll 1
-      for (int step = 0; step < copies.steps; ++step) {
-        wait_for_copies<kStages - 2>();
-        __syncthreads();
-        copies.start_stage(step + kStages - 1,
-                           shared + (buffer > 0 ? buffer - 1 : kStages - 1) * kStageBytes);
-        multiply_stage(shared + buffer * kStageBytes, rank - step * kStep, products);
-        if (++buffer == kStages) buffer = 0;
-      }
+      int first = 0;
+      multiply_stages<kStages>(
+          copies.steps, first,
+          [&](int step, int stage) {
+            copies.start_stage(step + kStages - 1, shared + stage * kStageBytes);
+          },
+          [&](int step, int stage) {
+            multiply_stage(shared + stage * kStageBytes, rank - step * kStep, products);
+          });
     }
   }
 

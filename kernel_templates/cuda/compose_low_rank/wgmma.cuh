@@ -17,7 +17,7 @@
 #include "cuda/compose_low_rank/epilogue.cuh"
 #include "cuda/compose_low_rank/producer.cuh"
 #include "cuda/compose_low_rank/tiles.cuh"
-#include "cuda/wgmma.cuh"
+#include "cuda/main_loop.cuh"
 
 namespace dorajit::kernels {
 
@@ -33,25 +33,15 @@ struct ComposeLowRankWgmma {
   static constexpr int kThreads = Tiles::kThreads;
   static constexpr int kPrograms = 1;  // per multiprocessor
 
-  // Signals that this group no longer reads the stage.
-  static __device__ __forceinline__ void release(const Memory& memory, int stage) {
-    if (threadIdx.x % Tiles::kGroupThreads == 0) memory.stages().empty(stage).arrive();
-  }
-
   // The products of this group's rows of a tile, over the whole rank in ascending order.
   static __device__ __forceinline__ void multiply(const Task& task, const Memory& memory, int group,
                                                   PipelineState<Tiles::kStages>& at,
                                                   Products& products) {
     const int first_row = Tiles::kByTurns ? 0 : group * Tiles::kGroupRows;
-    int unreleased = -1;
-#pragma unroll 1
-    for (int step = 0; step < task.rank_stages; ++step) {
-      memory.stages().wait(at);
-      const unsigned stage = memory.stage(at.index);
-      const unsigned long long low = describe_tile(stage + first_row * kLowRankRowBytes, 16);
-      const unsigned long long factor = describe_tile(stage + Tiles::kLowBytes, 16);
-      keep_in_registers(products);
-      begin_products();
+    const auto start = [&](int step, int stage) {
+      const unsigned base = memory.stage(stage);
+      const unsigned long long low = describe_tile(base + first_row * kLowRankRowBytes, 16);
+      const unsigned long long factor = describe_tile(base + Tiles::kLowBytes, 16);
 #pragma unroll
       for (int i = 0; i < kLowRankStep / 16; ++i) {
 #pragma unroll
@@ -61,24 +51,15 @@ struct ComposeLowRankWgmma {
                                             later_tile(factor, i * 32), step + i > 0);
         }
       }
-      commit_products();
-      if (unreleased >= 0) {
-        wait_for_products<1>();
-        release(memory, unreleased);
+    };
+    multiply_stages(memory.stages(), task.rank_stages, at, products, start, [&] {
+      if constexpr (Tiles::kByTurns) {
+        // Every warp arrives. Otherwise the other group could signal the next turn before a warp of
+        // this group has seen the current one, and that warp would miss it.
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) memory.turn(group ^ 1).arrive();
       }
-      unreleased = at.index;
-      at.advance();
-    }
-    if constexpr (Tiles::kByTurns) {
-      // Every warp arrives. Otherwise the other group could signal the next turn before a warp of
-      // this group has seen the current one, and that warp would miss it.
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) memory.turn(group ^ 1).arrive();
-    }
-    keep_in_registers(products);
-    wait_for_products<0>();
-    keep_in_registers(products);
-    if (unreleased >= 0) release(memory, unreleased);
+    });
   }
 
   // Multiplies and composes all tiles of a group.

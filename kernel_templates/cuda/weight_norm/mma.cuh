@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/async_copy.cuh"
+#include "cuda/main_loop.cuh"
 #include "cuda/matrix_fragments.cuh"
 #include "cuda/tile_copy.cuh"
 #include "cuda/weight_norm/epilogue.cuh"
@@ -219,15 +220,12 @@ struct WeightNormMma {
                    first_column + threadIdx.x % 4 * 2, is_whole && kConfig.vector_width >= 2);
       Products products = {};
       Products block = {};
-#pragma unroll 1
-      for (int step = 0; step < steps; ++step) {
-        wait_for_copies<kConfig.stages - 2>();
-        __syncthreads();
-        start_stage(arguments, task, shared, feed, (buffer > 0 ? buffer : kConfig.stages) - 1);
-        multiply_stage(shared + buffer * Memory::kStageBytes, block);
-        if (++buffer == kConfig.stages) buffer = 0;
-        if ((step + 1) % kBlockSteps == 0 || step + 1 == steps) add_block(products, block);
-      }
+      multiply_stages<kConfig.stages>(
+          steps, buffer, [&](int, int stage) { start_stage(arguments, task, shared, feed, stage); },
+          [&](int step, int stage) {
+            multiply_stage(shared + stage * Memory::kStageBytes, block);
+            if ((step + 1) % kBlockSteps == 0 || step + 1 == steps) add_block(products, block);
+          });
       add_tile(scales, products, weights, sums);
       if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
         sums.end_span();

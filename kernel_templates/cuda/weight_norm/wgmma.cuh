@@ -15,12 +15,12 @@
 #pragma once
 
 #include "cuda/async_copy.cuh"
+#include "cuda/main_loop.cuh"
 #include "cuda/matrix_fragments.cuh"
 #include "cuda/tile_copy.cuh"
 #include "cuda/weight_norm/epilogue.cuh"
 #include "cuda/weight_norm/rows.cuh"
 #include "cuda/weight_norm/tile_scheduler.cuh"
-#include "cuda/wgmma.cuh"
 #include "weight_norm_config.h"
 
 namespace dorajit::kernels {
@@ -238,14 +238,11 @@ struct WeightNormWgmma {
                                                         int group, int first, int steps,
                                                         PipelineState<kConfig.stages>& at,
                                                         Products& products) {
-    const bool releases = threadIdx.x % kGroupThreads == 0;
-    int unreleased = -1;
-    for (int step = 0; step < steps; ++step) {
-      storage.stages().wait(at);
+    const auto start = [&](int step, int stage) {
       const int k = (first + step) * kConfig.rank_step;
       unsigned block = storage.factor() + k / 64 * Memory::kBlockBytes;
       if (task.streams(k / 64)) {
-        block = storage.stage(at.index) + Memory::kTileBytes;
+        block = storage.stage(stage) + Memory::kTileBytes;
         if (!has_aligned_factor(arguments)) {
           load_block<2>(arguments, task, group, k / 64, block);
           publish_blocks(group);
@@ -254,26 +251,14 @@ struct WeightNormWgmma {
       const unsigned factor = block + group * 64 * Memory::kRowBytes + k % 64 * 2;
       const unsigned long long left = describe_tile(factor, 16);
       const unsigned long long right =
-          describe_tile(storage.stage(at.index), kConfig.rank_step * Memory::kRowBytes);
-      keep_in_registers(products);
-      begin_products();
+          describe_tile(storage.stage(stage), kConfig.rank_step * Memory::kRowBytes);
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
         multiply_tiles<kFactorType>(products, later_tile(left, i * 32),
                                     later_tile(right, i * 16 * Memory::kRowBytes), step + i > 0);
       }
-      commit_products();
-      if (unreleased >= 0) {
-        wait_for_products<1>();
-        if (releases) storage.stages().empty(unreleased).arrive();
-      }
-      unreleased = at.index;
-      at.advance();
-    }
-    keep_in_registers(products);
-    wait_for_products<0>();
-    keep_in_registers(products);
-    if (releases) storage.stages().empty(unreleased).arrive();
+    };
+    multiply_stages(storage.stages(), steps, at, products, start, [] {});
   }
 
   // Computes a tile of B A for this warpgroup's rows. While this warpgroup adds a block to the sum,
