@@ -9,19 +9,6 @@
 
 namespace dorajit::kernels {
 
-// The operands, in the order of KernelArguments.
-enum NormOperand : int {
-  kNormWeight,
-  kNormLoraA,
-  kNormLoraB,
-  kNormMagnitude,
-  kNormNorm,
-  kNormSquare,
-  kNormGain,
-  kNormDivisor,
-  kNormOperands,
-};
-
 // The operands whose element types one kernel was compiled for. builtin_weight_norm.h has the
 // counterpart whose types are looked up at run time.
 template <ElementType... kTypes>

@@ -24,6 +24,19 @@ inline constexpr int kNormRows = 0;
 inline constexpr int kNormColumns = 1;
 inline constexpr int kNormRank = 2;
 
+// Its operands, in their order.
+enum NormOperand : int {
+  kNormWeight,
+  kNormLoraA,
+  kNormLoraB,
+  kNormMagnitude,
+  kNormNorm,
+  kNormSquare,
+  kNormGain,
+  kNormDivisor,
+  kNormOperands
+};
+
 inline constexpr int kNormSpan = 256;
 inline constexpr int kNormChains = 8;
 // An element of B A is a sum of block sums, each over this many k. Within a block tensor cores

@@ -14,8 +14,6 @@ namespace {
 
 using enum NormInstruction;
 
-enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
-
 constexpr int kFirstTensorCores = 80;  // the first architecture whose tensor cores multiply bf16
 constexpr int kWgmmaArchitecture = 90;
 constexpr int kWidestVector = 8;
@@ -24,7 +22,7 @@ constexpr int kBuiltinRows = 64;
 constexpr const char* kNotAllowed = "its template does not allow it";
 
 bool has_pairs(const Variant& variant) {
-  return has_factor_pairs(variant.types[kLoraA], variant.types[kLoraB]);
+  return has_factor_pairs(variant.types[kNormLoraA], variant.types[kNormLoraB]);
 }
 
 // Whether the tensor cores of a device multiply factors of these types. The bits depend on it.
@@ -35,7 +33,7 @@ bool uses_tensor_cores(const Variant& variant, const SpaceTraits& traits) {
 // Whether the tensor memory accelerator can load W, and A unless it is split: both are then aligned
 // to 16 bytes.
 bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits, int vector_width) {
-  const int size = size_in_bytes(variant.types[kWeight]);
+  const int size = size_in_bytes(variant.types[kNormWeight]);
   return traits.architecture == kWgmmaArchitecture && uses_tensor_cores(variant, traits) &&
          (size == 2 || has_pairs(variant)) && vector_width * size == kChunkBytes;
 }

@@ -18,8 +18,6 @@ constexpr char kStages = 's';
 constexpr char kWeightUnits = 'u';
 constexpr char kMaxParts = 'p';
 
-enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
-
 // Threads and dynamic shared memory of a program.
 int threads_of(const WeightNormConfig& config) {
   switch (config.instruction) {
@@ -112,7 +110,7 @@ LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
   if (parts.count > 1) {
     finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
   }
-  if (!has_factor_pairs(variant.types[kLoraA], variant.types[kLoraB])) {
+  if (!has_factor_pairs(variant.types[kNormLoraA], variant.types[kNormLoraB])) {
     return {.run = main, .later = {finish}, .work = work};
   }
   StageShape exponents;
@@ -139,10 +137,10 @@ TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
   TensorBoxes boxes{.count = 3};  // kernels with other instructions read none of them
   if (own.instruction < kWgmma) return boxes;
   const auto& [rows, columns, rank] = arguments.sizes;
-  OperandArgument a = arguments.operands[kLoraA];
-  OperandArgument b = arguments.operands[kLoraB];
-  ElementType type = variant.types[kLoraA];
-  if (has_factor_pairs(type, variant.types[kLoraB])) {
+  OperandArgument a = arguments.operands[kNormLoraA];
+  OperandArgument b = arguments.operands[kNormLoraB];
+  ElementType type = variant.types[kNormLoraA];
+  if (has_factor_pairs(type, variant.types[kNormLoraB])) {
     const FactorPairLayout layout = factor_pair_layout(rows, columns, rank);
     a = split_factor(arguments, layout.a, layout.a_stride);
     b = split_factor(arguments, layout.b, layout.b_stride);
@@ -150,13 +148,13 @@ TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
   }
   const long long all = factor_rank(variant, rank);
   boxes.boxes = {
-      box_of(arguments.operands[kWeight], variant.types[kWeight], rows, columns, own.rows),
+      box_of(arguments.operands[kNormWeight], variant.types[kNormWeight], rows, columns, own.rows),
       box_of(a, type, all, columns, own.rank_step), box_of(b, type, rows, all, own.rows)};
   return boxes;
 }
 
 std::int64_t factor_rank(const Variant& variant, std::int64_t rank) {
-  const bool is_split = has_factor_pairs(variant.types[kLoraA], variant.types[kLoraB]);
+  const bool is_split = has_factor_pairs(variant.types[kNormLoraA], variant.types[kNormLoraB]);
   return is_split ? kFactorTerms * rank : rank;
 }
 

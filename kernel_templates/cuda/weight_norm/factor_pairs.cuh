@@ -75,13 +75,13 @@ struct FactorPairs {
   // The exponent of a row of A per program.
   static __device__ __forceinline__ void find_exponents(const KernelArguments& arguments) {
     __shared__ int of_warps[kWarps];
-    const OperandArgument& operand = arguments.operands[Op::kLoraA];
+    const OperandArgument& operand = arguments.operands[kNormLoraA];
     const int columns = static_cast<int>(arguments.sizes[kNormColumns]);
     let_second_stage_start();
     int exponent = kNothing;
 #pragma unroll 8
     for (int column = threadIdx.x; column < columns; column += kFactorPairThreads) {
-      const int found = exponent_of(load<Op::kType[Op::kLoraA]>(operand, blockIdx.x, column));
+      const int found = exponent_of(load<Op::kType[kNormLoraA]>(operand, blockIdx.x, column));
       exponent = found > exponent ? found : exponent;
     }
     exponent = greatest_of(32, exponent);
@@ -98,14 +98,14 @@ struct FactorPairs {
   static __device__ __forceinline__ void split_a(const KernelArguments& arguments, int k,
                                                  int first_column) {
     constexpr int kEach = kFactorPairColumns / kFactorPairThreads;
-    const OperandArgument& operand = arguments.operands[Op::kLoraA];
+    const OperandArgument& operand = arguments.operands[kNormLoraA];
     const FactorPairPlaces places = Op::pairs(arguments);
     const int columns = static_cast<int>(arguments.sizes[kNormColumns]);
     float values[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int column = first_column + i * kFactorPairThreads + threadIdx.x;
-      values[i] = column < columns ? load<Op::kType[Op::kLoraA]>(operand, k, column) : 0.0F;
+      values[i] = column < columns ? load<Op::kType[kNormLoraA]>(operand, k, column) : 0.0F;
     }
     wait_for_first_stage();
     const int exponent = kTop - places.exponents()[k];
@@ -125,12 +125,12 @@ struct FactorPairs {
   // Splits a row of B by `lanes` neighbouring threads.
   static __device__ __forceinline__ void split_b(const KernelArguments& arguments, long long row,
                                                  int lanes) {
-    const OperandArgument& operand = arguments.operands[Op::kLoraB];
+    const OperandArgument& operand = arguments.operands[kNormLoraB];
     const FactorPairPlaces places = Op::pairs(arguments);
     const bool is_row = row < arguments.sizes[kNormRows];
     const int rank = is_row ? static_cast<int>(arguments.sizes[kNormRank]) : 0;
     const int lane = static_cast<int>(threadIdx.x) % lanes;
-    constexpr int kSize = size_in_bytes(Op::kType[Op::kLoraB]);
+    constexpr int kSize = size_in_bytes(Op::kType[kNormLoraB]);
     for (int k = lane * (128 / kSize); k < rank; k += lanes * (128 / kSize)) {
       const auto* const from =
           static_cast<const char*>(operand.data) + (row * operand.row_stride + k) * kSize;
@@ -141,7 +141,7 @@ struct FactorPairs {
 #pragma unroll 4
     for (int k = lane; k < rank; k += lanes) {
       const int product =
-          exponent_of(load<Op::kType[Op::kLoraB]>(operand, row, k)) + places.exponents()[k];
+          exponent_of(load<Op::kType[kNormLoraB]>(operand, row, k)) + places.exponents()[k];
       exponent = product > exponent ? product : exponent;
     }
     exponent = greatest_of(lanes, exponent);
@@ -149,7 +149,7 @@ struct FactorPairs {
     unsigned short* const to = places.lora_b() + row * places.b_stride;
 #pragma unroll 4
     for (int k = lane; k < rank; k += lanes) {
-      const Pair pair = split(scaled(load<Op::kType[Op::kLoraB]>(operand, row, k),
+      const Pair pair = split(scaled(load<Op::kType[kNormLoraB]>(operand, row, k),
                                      kTop + places.exponents()[k] - exponent));
       to[k] = pair.low;
       to[rank + k] = pair.high;

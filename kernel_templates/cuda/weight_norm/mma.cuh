@@ -33,7 +33,7 @@ struct WeightNormMma {
   using Memory = MmaSharedMemory<kConfig>;
   using Bits = unsigned short;
   static constexpr ElementType kFactorType = Op::kFactorType;
-  static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
+  static constexpr ElementType kWeightType = Op::kType[kNormWeight];
 
   static constexpr int kWarpRows = 32;
   static constexpr int kThreads = kConfig.rows / kWarpRows * 32;
@@ -216,7 +216,7 @@ struct WeightNormMma {
       const bool is_whole = task.first_row + kConfig.rows <= arguments.sizes[kNormRows] &&
                             first_column + kConfig.columns <= columns;
       Weights weights;  // loaded early, so that the products hide the latency
-      weights.load(arguments, arguments.operands[Op::kWeight], first_row,
+      weights.load(arguments, arguments.operands[kNormWeight], first_row,
                    first_column + threadIdx.x % 4 * 2, is_whole && kConfig.vector_width >= 2);
       Products products = {};
       Products block = {};

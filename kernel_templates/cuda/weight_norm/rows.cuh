@@ -30,9 +30,8 @@ struct FactorPairPlaces : FactorPairLayout {
 
 template <ElementType... kTypes>
 struct WeightNormOperands {
-  enum : int { kWeight, kLoraA, kLoraB, kMagnitude, kNorm, kNormSquare, kGain, kDivisor };
   static constexpr ElementType kType[] = {kTypes...};
-  static_assert(sizeof...(kTypes) == kDivisor + 1, "one element type per operand");
+  static_assert(sizeof...(kTypes) == kNormOperands, "one element type per operand");
 
   static constexpr bool is_double() {
     for (const ElementType type : kType) {
@@ -54,8 +53,8 @@ struct WeightNormOperands {
   using Bits = typename Element<kType[kOperand]>::Bits;
 
   // The factors as the tensor cores multiply them: those of the call, or pairs in the workspace.
-  static constexpr bool kHasPairs = has_factor_pairs(kType[kLoraA], kType[kLoraB]);
-  static constexpr ElementType kFactorType = kHasPairs ? ElementType::kFloat16 : kType[kLoraA];
+  static constexpr bool kHasPairs = has_factor_pairs(kType[kNormLoraA], kType[kNormLoraB]);
+  static constexpr ElementType kFactorType = kHasPairs ? ElementType::kFloat16 : kType[kNormLoraA];
 
   static __device__ __forceinline__ FactorPairPlaces pairs(const KernelArguments& arguments) {
     const long long address = aligned_up(reinterpret_cast<long long>(arguments.workspace));
@@ -68,7 +67,7 @@ struct WeightNormOperands {
       const FactorPairPlaces places = pairs(arguments);
       return {places.lora_a(), places.a_stride};
     } else {
-      return arguments.operands[kLoraA];
+      return arguments.operands[kNormLoraA];
     }
   }
   static __device__ __forceinline__ OperandArgument lora_b(const KernelArguments& arguments) {
@@ -76,7 +75,7 @@ struct WeightNormOperands {
       const FactorPairPlaces places = pairs(arguments);
       return {places.lora_b(), places.b_stride};
     } else {
-      return arguments.operands[kLoraB];
+      return arguments.operands[kNormLoraB];
     }
   }
   // 0 if B A has no effect.
@@ -112,16 +111,16 @@ struct WeightNormOperands {
   static __device__ __forceinline__ void finish_row(const KernelArguments& arguments, long long row,
                                                     T square) {
     const T norm = square_root(square);
-    store<kNorm>(arguments, row, norm);
+    store<kNormNorm>(arguments, row, norm);
     store<kNormSquare>(arguments, row, square);
-    if constexpr (kType[kGain] != ElementType::kAbsent) {
-      using Magnitude = Element<kType[kMagnitude]>;
+    if constexpr (kType[kNormGain] != ElementType::kAbsent) {
+      using Magnitude = Element<kType[kNormMagnitude]>;
       const T magnitude = Magnitude::widen(
-          static_cast<const Bits<kMagnitude>*>(arguments.operands[kMagnitude].data)[row]);
-      const T least = static_cast<T>(least_norm(kType[kMagnitude]));
+          static_cast<const Bits<kNormMagnitude>*>(arguments.operands[kNormMagnitude].data)[row]);
+      const T least = static_cast<T>(least_norm(kType[kNormMagnitude]));
       const T divisor = Magnitude::widen(Magnitude::narrow(divisor_of<T>(norm, least)));
-      store<kGain>(arguments, row, magnitude / divisor);
-      store<kDivisor>(arguments, row, divisor);
+      store<kNormGain>(arguments, row, magnitude / divisor);
+      store<kNormDivisor>(arguments, row, divisor);
     }
   }
 

@@ -55,12 +55,12 @@ struct WeightNormScalar {
       for (long long k = 0; k < rank; k += kStep) {
         __syncthreads();
         for (int i = threadIdx.x; i < kStep * kConfig.columns; i += kThreads) {
-          tile_a[i / kConfig.columns][i % kConfig.columns] = load<Op::kLoraA>(
+          tile_a[i / kConfig.columns][i % kConfig.columns] = load<kNormLoraA>(
               arguments, k + i / kConfig.columns, column + i % kConfig.columns, rank, columns);
         }
         for (int i = threadIdx.x; i < kStep * kConfig.rows; i += kThreads) {
           tile_b[i % kStep][i / kStep] =
-              load<Op::kLoraB>(arguments, first_row + i / kStep, k + i % kStep, rows, rank);
+              load<kNormLoraB>(arguments, first_row + i / kStep, k + i % kStep, rows, rank);
         }
         __syncthreads();
 #pragma unroll
@@ -92,7 +92,7 @@ struct WeightNormScalar {
       for (int r = 0; r < kRowsOfThread; ++r) {
 #pragma unroll
         for (int c = 0; c < kColumnsOfThread; ++c) {
-          const T weight = load<Op::kWeight>(arguments, first_row + group + r * kRowGroups,
+          const T weight = load<kNormWeight>(arguments, first_row + group + r * kRowGroups,
                                              column + chain + c * kNormChains, rows, columns);
           chains[r] = add_to_chain(scale, products[r][c], weight, chains[r]);
         }

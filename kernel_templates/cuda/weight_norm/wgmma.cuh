@@ -50,7 +50,7 @@ struct WeightNormWgmma {
   using Op = WeightNormOperands<kTypes...>;
   using Memory = WgmmaSharedMemory<kConfig>;
   static constexpr ElementType kFactorType = Op::kFactorType;
-  static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
+  static constexpr ElementType kWeightType = Op::kType[kNormWeight];
   static_assert(kConfig.columns == kWgmmaColumns, "a tile must be as wide as an instruction");
 
   static constexpr int kGroups = kConfig.rows / 64;  // warpgroups that multiply
