@@ -77,8 +77,8 @@ bool writes_nothing(const Variant& variant, const Sizes& sizes) {
   return true;
 }
 
-std::int64_t workspace_bytes(const Variant& variant, const Sizes& sizes) {
-  return template_of(variant).workspace_bytes(variant, sizes);
+std::int64_t workspace_bytes(const Variant& variant, DeviceKind kind, const Sizes& sizes) {
+  return template_of(variant).workspace_bytes(variant, kind, sizes);
 }
 
 std::string to_text(const Operation& operation, const Sizes& sizes) {

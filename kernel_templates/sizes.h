@@ -49,8 +49,9 @@ double num_elements(const Variant& variant, const Sizes& sizes);
 // Whether every output is empty, so that there is nothing to compute.
 bool writes_nothing(const Variant& variant, const Sizes& sizes);
 
-// Workspace size, in bytes, that is sufficient for every config of the variant; 0 if it needs none.
-std::int64_t workspace_bytes(const Variant& variant, const Sizes& sizes);
+// Workspace size, in bytes, that is sufficient for every config of the variant on devices of a
+// kind; 0 if it needs none.
+std::int64_t workspace_bytes(const Variant& variant, DeviceKind kind, const Sizes& sizes);
 
 // "64 rows x 4096 cols"; derived dimensions are left out.
 std::string to_text(const Operation& operation, const Sizes& sizes);

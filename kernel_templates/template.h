@@ -46,7 +46,7 @@ struct Template {
   std::string (*config_expression)(const Config& config);  // in the generated source
   LaunchShape (*launch_shape)(const Variant& variant, const Config& config,
                               const LaunchArguments& arguments, int processors);
-  std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
+  std::int64_t (*workspace_bytes)(const Variant& variant, DeviceKind kind, const Sizes& sizes);
   // Small sizes derived from a problem (at most about 2^20 columns) on which no wrong config
   // computes the right bits: several rows, twice, so that two seeds are tried; ragged rows, whose
   // last vector and last block are incomplete; and, for sums, sizes with several partial sums.

@@ -155,7 +155,7 @@ void put_parameters(const Variant& variant, const LaunchArguments& arguments,
   }
 }
 
-std::int64_t bytes_of_workspace(const Variant& variant, const Sizes& sizes) {
+std::int64_t bytes_of_workspace(const Variant& variant, kernels::DeviceKind, const Sizes& sizes) {
   const OwnOperation& own = OwnOperation::of(variant);
   if (!own.elements_of_workspace) return 0;
   return elements_of_workspace(own, sizes).value_or(0) * own.bytes_of_workspace_element;

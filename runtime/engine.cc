@@ -58,7 +58,8 @@ Status check_pointers(const launch::Call& call, const launch::CheckedCall& check
                               reachable.error().message));
     }
   }
-  if (kernels::workspace_bytes(checked.variant, checked.sizes) == 0) return {};
+  if (kernels::workspace_bytes(checked.variant, device.info().traits.kind, checked.sizes) == 0)
+    return {};
   auto reachable = device.check_pointer(call.workspace);
   if (reachable) return {};
   return fail(reachable.error().code,

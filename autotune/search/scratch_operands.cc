@@ -86,7 +86,8 @@ std::int64_t ScratchOperands::operand_bytes(const kernels::Variant& variant,
 
 std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
                                             const ScratchShape& shape, kernels::DeviceKind kind) {
-  const auto workspace = static_cast<std::size_t>(kernels::workspace_bytes(variant, shape.sizes));
+  const auto workspace =
+      static_cast<std::size_t>(kernels::workspace_bytes(variant, kind, shape.sizes));
   return operand_bytes(variant, shape, kind) +
          static_cast<std::int64_t>(
              workspace == 0 ? 0 : round_up(workspace, kSetAlignment) + shape.guard_bytes);
@@ -202,7 +203,7 @@ Status ScratchOperands::poison(std::int64_t set, int byte) {
                     ? fill(i, set, spread(i, std::span(&value, 1), std::span(&kGap, 1)))
                     : device_->fill(data, byte, layout_[i].bytes));
   }
-  const auto workspace = static_cast<std::size_t>(kernels::workspace_bytes(variant_, shape_.sizes));
+  const std::size_t workspace = workspace_bytes();
   if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, byte, workspace));
   return {};
 }
@@ -313,7 +314,7 @@ std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
   }
   const auto workspace = static_cast<std::size_t>(workspace_offset_);
   parts.push_back({.offset = begin, .bytes = workspace - begin});
-  begin = workspace + static_cast<std::size_t>(kernels::workspace_bytes(variant_, shape_.sizes));
+  begin = workspace + workspace_bytes();
   parts.push_back({.offset = begin, .bytes = static_cast<std::size_t>(set_bytes_) - begin});
   return parts;
 }

@@ -12,6 +12,7 @@
 #include "autotune/search/scratch_shape.h"
 #include "kernel_templates/launch_shape.h"
 #include "kernel_templates/registry.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 
@@ -131,6 +132,10 @@ class ScratchOperands {
   ScratchOperands(device::Device& device, const kernels::Variant& variant,
                   const ScratchShape& shape);
 
+  [[nodiscard]] std::size_t workspace_bytes() const {
+    return static_cast<std::size_t>(
+        kernels::workspace_bytes(variant_, device_->info().traits.kind, shape_.sizes));
+  }
   static std::int64_t operand_bytes(const kernels::Variant& variant, const ScratchShape& shape,
                                     kernels::DeviceKind kind);
   static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape,

@@ -90,8 +90,9 @@ Status workspace_of(std::string_view function, const dorajit_operation* handle,
                     std::span<const double> scalars, std::int64_t* bytes) {
   DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
   return with_checked_shapes(function, handle, tensors, num_tensors, scalars,
-                             [&](const auto&, const launch::CheckedCall& checked) -> Status {
-                               *bytes = kernels::workspace_bytes(checked.variant, checked.sizes);
+                             [&](const auto& views, const launch::CheckedCall& checked) -> Status {
+                               *bytes = kernels::workspace_bytes(
+                                   checked.variant, views.front().device.kind, checked.sizes);
                                return {};
                              });
 }

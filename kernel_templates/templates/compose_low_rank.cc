@@ -282,7 +282,7 @@ std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const
   return step > 16 && rank <= step / 2 ? "half of its stage would do" : "";
 }
 
-std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
+std::int64_t no_workspace(const Variant&, DeviceKind, const Sizes&) { return 0; }
 
 // A whole program of every config in the spaces and an end within the next, all of the rank; few
 // enough columns for the host. Those of wgmma end with a unit of the copy engine, and one has so

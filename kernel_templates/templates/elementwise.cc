@@ -110,7 +110,7 @@ LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArgum
   return {.run = matrix_stage(config, arguments), .work = elements_of_matrix(arguments)};
 }
 
-std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
+std::int64_t no_workspace(const Variant&, DeviceKind, const Sizes&) { return 0; }
 
 }  // namespace
 

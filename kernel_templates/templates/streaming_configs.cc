@@ -180,7 +180,7 @@ StageShape finish_stage(const Variant& variant, const Config& config,
           .threads = kFinishLanes * kChannelsPerFinish};
 }
 
-std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes) {
+std::int64_t sum_workspace(const Variant& variant, DeviceKind, const Sizes& sizes) {
   if (sizes[kRows] == 0 || sizes[kCols] == 0) return 0;
   return sum_workspace_bytes(
       variant.broadcast, sizes[kRows], sizes[kCols], sizes[kChannels],

@@ -101,7 +101,7 @@ SumLayout layout_of(const Variant& variant, const Config& config, const KernelAr
 StageShape finish_stage(const Variant& variant, const Config& config,
                         const KernelArguments& arguments);
 
-std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes);
+std::int64_t sum_workspace(const Variant& variant, DeviceKind kind, const Sizes& sizes);
 
 // The number of elements of a matrix that the host reference computes quickly.
 inline constexpr std::int64_t kReferenceElements = 1 << 20;

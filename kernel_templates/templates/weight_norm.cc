@@ -232,10 +232,11 @@ std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const
   return why_beyond_shared_memory(norm_shared_bytes(own, rank), traits);
 }
 
-std::int64_t count_workspace(const Variant& variant, const Sizes& sizes) {
+std::int64_t count_workspace(const Variant& variant, DeviceKind kind, const Sizes& sizes) {
   const std::int64_t rows = sizes[kNormRows];
   const std::int64_t columns = sizes[kNormColumns];
-  if (has_pairs(variant) && compute_type(variant) != ElementType::kFloat64) {
+  if (kind == DeviceKind::kCuda && has_pairs(variant) &&
+      compute_type(variant) != ElementType::kFloat64) {
     return factor_pair_layout(rows, columns, sizes[kNormRank]).bytes;
   }
   const long long parts = norm_parts(columns, kMaxNormParts).count;

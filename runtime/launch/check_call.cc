@@ -202,7 +202,8 @@ Status check_overlap(const Operation& op, const Call& call, const kernels::Varia
 
 Status check_workspace(const Operation& op, const Call& call, const CheckedCall& checked) {
   const kernels::Variant& variant = checked.variant;
-  const std::int64_t needed = kernels::workspace_bytes(variant, checked.sizes);
+  const std::int64_t needed =
+      kernels::workspace_bytes(variant, call.operands.front().device.kind, checked.sizes);
   if (needed == 0) return {};
   if (call.workspace == nullptr || call.workspace_bytes < needed) {
     return fail(StatusCode::kInvalidArgument,

@@ -76,7 +76,8 @@ class Call {
       DORAJIT_ASSIGN(tensor.buffer, device.allocate(tensor.bytes.size()));
       DORAJIT_TRY(device.upload(tensor.buffer->data(), tensor.bytes.data(), tensor.bytes.size()));
     }
-    const auto bytes = static_cast<std::size_t>(kernels::workspace_bytes(variant_, sizes()));
+    const auto bytes = static_cast<std::size_t>(
+        kernels::workspace_bytes(variant_, device.info().traits.kind, sizes()));
     DORAJIT_ASSIGN(workspace_, device.allocate(bytes + kGuardBytes));
     return {};
   }

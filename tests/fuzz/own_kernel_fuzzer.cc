@@ -40,7 +40,7 @@ void use(const kernels::Operation& operation) {
     (void)kernels::why_config_is_invalid(variant, traits, 8, sizes, config);
     (void)kernels::launch_shape(variant, config, arguments, 132);
     (void)kernels::template_of(variant).tensor_boxes(variant, config, arguments, 132);
-    (void)kernels::workspace_bytes(variant, sizes);
+    (void)kernels::workspace_bytes(variant, kernels::DeviceKind::kCuda, sizes);
     std::array<std::byte, kernels::kTensorMaps * kernels::KernelParameters::kTensorMapBytes> maps;
     kernels::KernelParameters parameters{.values = {}, .addresses = {}, .tensor_maps = maps.data()};
     kernels::template_of(variant).put_parameters(variant, arguments, parameters);

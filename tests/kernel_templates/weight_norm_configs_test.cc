@@ -61,6 +61,13 @@ TEST(WeightNormConfigs, PairsOfFloat16SupportEveryRank) {
   }
 }
 
+TEST(WeightNormConfigs, FactorsThatAreSplitTakeAWorkspaceOnAGpuOnly) {
+  const Variant wide = weight_norm(kFloat32, kFloat32, kFloat32);
+  const Sizes sizes{100, 256, 16};
+  EXPECT_EQ(workspace_bytes(wide, DeviceKind::kCpu, sizes), 0);
+  EXPECT_GE(workspace_bytes(wide, DeviceKind::kCuda, sizes), 3 * 16 * (100 + 256) * 2);
+}
+
 // Wide factors are converted, so that they do not limit the vectors of W.
 TEST(WeightNormConfigs, FactorsThatAreSplitDoNotLimitVectors) {
   EXPECT_EQ(widest_vector(weight_norm(kBfloat16, kFloat32, kFloat32), DeviceKind::kCuda), 8);
@@ -116,12 +123,13 @@ TEST(WeightNormConfigs, FactorsLargerThanSharedMemoryAreStreamed) {
 
 TEST(WeightNormConfigs, WorkspaceFitsEveryConfigAndIsAtMostEightSumsPerRow) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
-  EXPECT_EQ(workspace_bytes(halves, {100, 256, 16}), 0);
+  EXPECT_EQ(workspace_bytes(halves, DeviceKind::kCuda, {100, 256, 16}), 0);
   for (const std::int64_t columns : {257, 1000, 4096, 14336, 262144, 262145, 1 << 20}) {
-    EXPECT_LE(workspace_bytes(halves, {100, columns, 16}), 8 * 4 * 100);
+    EXPECT_LE(workspace_bytes(halves, DeviceKind::kCuda, {100, columns, 16}), 8 * 4 * 100);
     for (const int parts : {1, 2, 4, 8}) {
       EXPECT_LE(norm_parts(columns, parts).count * 100 * 4,
-                std::max<std::int64_t>(workspace_bytes(halves, {100, columns, 16}), 400));
+                std::max<std::int64_t>(
+                    workspace_bytes(halves, DeviceKind::kCuda, {100, columns, 16}), 400));
     }
   }
 }

@@ -47,7 +47,7 @@ TEST(OwnKernelLaunches, EachHasAGridOfItsOwn) {
 
 TEST(OwnKernelLaunches, WorkspaceDependsOnTheSizes) {
   const kernels::Variant variant = variant_of(made(of_two_launches()));
-  EXPECT_EQ(kernels::workspace_bytes(variant, Sizes{1000}), 8 * 2001);
+  EXPECT_EQ(kernels::workspace_bytes(variant, kernels::DeviceKind::kCuda, Sizes{1000}), 8 * 2001);
   const kernels::Template& used = kernels::template_of(variant);
   const kernels::Config config = *kernels::parse_config("BLOCK=128-VEC=1");
   EXPECT_EQ(used.why_config_does_not_fit(variant, kHopper, Sizes{1000}, config), "");

@@ -267,7 +267,7 @@ TEST_F(OwnKernelTensorMapsTest, EveryKindOfParameterHasAPlace) {
   kernels::LaunchArguments arguments;
   arguments.set_sizes(Sizes{24, 64});
   arguments.workspace = &arguments;
-  EXPECT_EQ(kernels::workspace_bytes(variant, Sizes{24, 64}), 4 * 65);
+  EXPECT_EQ(kernels::workspace_bytes(variant, kernels::DeviceKind::kCuda, Sizes{24, 64}), 4 * 65);
   kernels::KernelParameters parameters_of_kernel;
   std::array<std::byte, kernels::kTensorMaps * 128> maps;
   parameters_of_kernel.tensor_maps = maps.data();

@@ -62,7 +62,7 @@ LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArgum
                   static_cast<double>(arguments.sizes[kColsOfY])};
 }
 
-std::int64_t packed_bytes(const Variant&, const Sizes& sizes) {
+std::int64_t packed_bytes(const Variant&, DeviceKind, const Sizes& sizes) {
   return sizes[kInner] * sizes[kColsOfY] * static_cast<std::int64_t>(sizeof(float));
 }
 
