@@ -16,6 +16,8 @@ before sm_80; FILE has the others.
 """
 
 import argparse
+import contextlib
+import io
 import itertools
 import json
 import os
@@ -40,6 +42,14 @@ RECIPES = ["bf16", "float32-adapters", "autocast"]
 
 def lines_of(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+
+
+def recorded(*arguments):
+    """What `python -m dorajit.prewarm --list` prints. Here, because PyTorch takes long to import."""
+    from dorajit.prewarm.__main__ import main
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        main(["--list", *arguments])
+    return printed.getvalue().splitlines()
 
 
 def arch_here():
@@ -76,8 +86,8 @@ def main():
                                  shapes, *types)
         pathlib.Path(folder, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
         for recipe, rank, dropout in itertools.product(RECIPES, ("16", "64"), ("0", "0.05")):
-            problems += lines_of(sys.executable, "-m", "dorajit.prewarm", "--list", "--arch", given.arch, "--model", folder,
-                                 "--rank", rank, "--tokens", "4096", "--dropout", dropout, "--recipe", recipe)
+            problems += recorded("--arch", given.arch, "--model", folder, "--rank", rank, "--tokens", "4096", "--dropout",
+                                 dropout, "--recipe", recipe)
     text = "\n".join(dict.fromkeys(problems)) + "\n"
     if given.tune:
         sys.exit(tune(text, given.tune))
