@@ -83,7 +83,7 @@ struct WeightNormOperands {
     if (static_cast<float>(arguments.scalars[0]) == 0.0F) return 0;
     return static_cast<int>(arguments.sizes[kNormRank]) * (kHasPairs ? kFactorTerms : 1);
   }
-  // What a product of that row counts, before W is added.
+  // What multiplies the products of that row before W is added.
   static __device__ __forceinline__ float scale_of_row(const KernelArguments& arguments,
                                                        float scale, long long row) {
     if constexpr (kHasPairs) {
