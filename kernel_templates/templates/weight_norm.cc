@@ -216,7 +216,8 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
     return "its instruction is not the one for these element types on this architecture";
   }
   if (own.instruction >= kWgmma && !can_use_wgmma(variant, traits, own.vector_width)) {
-    return "it uses wgmma, which needs sm_90 and W of 16 bits, or factors of more";
+    return "it uses wgmma, which needs sm_90, rows of W aligned to 16 bytes, and W of 16 bits or "
+           "factors that are split";
   }
   return why_beyond_shared_memory(norm_shared_bytes(own, 1), traits);
 }
