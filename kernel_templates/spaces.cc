@@ -65,9 +65,7 @@ int widest_vector(const Variant& variant, DeviceKind kind) {
       largest = std::max(largest, element_size(variant.types[i]));
     }
   }
-  // With several sums a thread has as many values of each column in registers.
-  const int fewer = variant.has_sum() && s.num_sums() > 1 ? 2 : 1;
-  return std::min(kMaxVectorWidth, kMaxVectorBytes / largest) / fewer;
+  return std::min(kMaxVectorWidth, kMaxVectorBytes / largest);
 }
 
 Config default_config(const Variant& variant, const SpaceTraits& traits, int vector_width) {

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
+#include "kernel_templates/templates/matrix_tiles.h"
 #include "kernel_templates/templates/streaming_configs.h"
 
 namespace dorajit::kernels {
@@ -13,6 +15,24 @@ using enum CachePolicy;
 StreamingConfig sums_config(int warps, int column_lanes, int rows, int unroll, CachePolicy policy,
                             int width) {
   return cuda_config(warps, column_lanes, rows, unroll, policy, width);
+}
+
+// Of a program on CUDA: with several sums, the rows in flight, and after them, in the same memory,
+// the nodes of its lanes (RowRing in cuda/column_sums.cuh).
+std::int64_t shared_bytes_of(const Variant& variant, const Config& config) {
+  const Operation& operation = *variant.operation;
+  if (operation.num_sums() < 2 || config[kVectorWidth] < 2) return 0;
+  std::int64_t row = 0;  // bytes of an element of each matrix input
+  for (std::size_t i = 0; i < operation.operands.size(); ++i) {
+    const Operand& operand = operation.operands[i];
+    if (operand.role == OperandRole::kInput && operand.shape.is_matrix() && variant.has(i)) {
+      row += element_size(variant.types[i]);
+    }
+  }
+  const std::int64_t node = operation.num_sums() * size_in_bytes(compute_type(variant));
+  const std::int64_t elements =
+      std::int64_t{config[kWarps]} * kThreadsPerWarp * config[kVectorWidth];
+  return elements * std::max(config[kUnroll] * row, node);
 }
 
 int half_width(int width) { return width > 1 ? width / 2 : 1; }
@@ -36,6 +56,24 @@ void add_slim(std::vector<Config>& space, int width) {
   }
 }
 
+// The last three are for few rows or columns.
+void add_slim_of_several(std::vector<Config>& space, int width) {
+  const int half = half_width(width);
+  for (const StreamingConfig& config : {
+           sums_config(16, 16, 256, 4, kStreamAll, width),
+           sums_config(8, 16, 256, 8, kDefault, width),
+           sums_config(8, 32, 256, 4, kDefault, width),
+           sums_config(8, 8, 256, 4, kDefault, width),
+           sums_config(8, 8, 256, 8, kDefault, width),
+           sums_config(4, 4, 256, 8, kDefault, width),
+           sums_config(16, 16, 512, 4, kDefault, half),
+           sums_config(8, 4, 512, 8, kDefault, half),
+           sums_config(8, 16, 256, 2, kDefault, half),
+       }) {
+    add_once(space, config);
+  }
+}
+
 void add_grid(std::vector<Config>& space, int width) {
   for (const int warps : {2, 4, 8, 16}) {
     for (const int lanes : {4, 8, 16, 32, 64}) {
@@ -51,8 +89,9 @@ void add_grid(std::vector<Config>& space, int width) {
   }
 }
 
+template <void (*kAddSlim)(std::vector<Config>&, int)>
 void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
-  if (kind == SpaceKind::kSlim) return add_slim(space, width);
+  if (kind == SpaceKind::kSlim) return kAddSlim(space, width);
   add_grid(space, width);
 }
 
@@ -65,24 +104,38 @@ CpuChoices cpu_choices(SpaceKind kind) {
   return {{1024, 4096, 16384}, {256, 512, 1024}, {kDefault}};
 }
 
-constexpr StreamingSpace kSpace = {.builtin = kBuiltinColumnSums,
-                                   .default_cuda_config = default_cuda_config,
-                                   .add_cuda_configs = add_cuda_configs,
-                                   .cpu_choices = cpu_choices};
+constexpr StreamingSpace space(void (*add_cuda)(std::vector<Config>&, int, SpaceKind)) {
+  return {.builtin = kBuiltinColumnSums,
+          .default_cuda_config = default_cuda_config,
+          .add_cuda_configs = add_cuda,
+          .cpu_choices = cpu_choices};
+}
+constexpr StreamingSpace kOneSum = space(add_cuda_configs<add_slim>);
+constexpr StreamingSpace kSeveralSums = space(add_cuda_configs<add_slim_of_several>);
+
+const StreamingSpace& space_of(const Variant& variant) {
+  return variant.operation->num_sums() > 1 ? kSeveralSums : kOneSum;
+}
 
 Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
-  return default_config(kSpace, variant, traits, vector_width);
+  Config config = default_config(space_of(variant), variant, traits, vector_width);
+  if (traits.kind == DeviceKind::kCpu) return config;
+  while (shared_bytes_of(variant, config) > max_shared_bytes(traits.architecture)) {
+    config.set(kUnroll, config[kUnroll] / 2);
+  }
+  return config;
 }
 
 std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind) {
-  std::vector<Config> configs = config_space(kSpace, variant, traits, vector_width, kind);
-  // The trees of several sums over many rows do not fit the registers of large programs.
-  if (traits.kind == DeviceKind::kCuda && variant.operation->num_sums() > 1) {
-    std::erase_if(configs, [](const Config& config) {
-      return config[kWarps] >= 16 && config[kRowsOfProgram] > 512;
-    });
-  }
+  std::vector<Config> configs =
+      config_space(space_of(variant), variant, traits, vector_width, kind);
+  if (traits.kind == DeviceKind::kCpu || variant.operation->num_sums() == 1) return configs;
+  std::erase_if(configs, [&](const Config& config) {
+    // The trees of several sums over many rows do not fit the registers of large programs.
+    return (config[kWarps] >= 16 && config[kRowsOfProgram] > 512) ||
+           shared_bytes_of(variant, config) > max_shared_bytes(traits.architecture);
+  });
   return configs;
 }
 
@@ -93,12 +146,16 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   const bool is_valid = kind == DeviceKind::kCpu ? is_valid_for_cpu_column_sums(*config)
                                                  : is_valid_for_cuda_column_sums(*config);
   if (!is_valid) return kNotAllowed;
-  return why_beyond_limits(variant, kind, *config, kTallestSumProgram);
+  const std::string why = why_beyond_limits(variant, kind, *config, kTallestSumProgram);
+  if (kind == DeviceKind::kCpu || !why.empty()) return why;
+  return why_beyond_shared_memory(shared_bytes_of(variant, named), traits);
 }
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
                          const LaunchArguments& arguments, int) {
-  return {.run = matrix_stage(config, arguments),
+  StageShape run = matrix_stage(config, arguments);
+  run.shared_bytes = static_cast<int>(shared_bytes_of(variant, config));
+  return {.run = run,
           .later = {finish_stage(variant, config, arguments)},
           .work = elements_of_matrix(arguments)};
 }
