@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <format>
+#include <iterator>
 
 #include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
@@ -11,25 +12,29 @@ namespace {
 
 constexpr int kMaxVectorBytes = 16;
 
+struct Limits {
+  int architecture;
+  int shared_kibibytes;
+  int multiprocessors;  // of the T4, A100, RTX A6000, Orin, L40S, H100, B200, B300, Thor, RTX PRO
+};
+constexpr Limits kLimits[] = {
+    {75, 64, 40},   {80, 163, 108},  {86, 99, 84},    {87, 163, 16},  {89, 99, 142},
+    {90, 227, 132}, {100, 227, 148}, {103, 227, 148}, {110, 227, 20}, {120, 99, 188},
+};
+
+// Of an unknown architecture, what all have.
+constexpr Limits limits_of(int architecture) {
+  const auto* const found = std::ranges::find(kLimits, architecture, &Limits::architecture);
+  return found != std::end(kLimits) ? *found : Limits{architecture, 99, 16};
+}
+
 }  // namespace
 
 std::int64_t max_shared_bytes(int architecture) {
-  constexpr std::int64_t kKibi = 1024;
-  switch (architecture) {
-    case 75:
-      return 64 * kKibi;
-    case 80:
-    case 87:
-      return 163 * kKibi;
-    case 90:
-    case 100:
-    case 103:
-    case 110:
-      return 227 * kKibi;
-    default:
-      return 99 * kKibi;
-  }
+  return limits_of(architecture).shared_kibibytes * std::int64_t{1024};
 }
+
+int usual_multiprocessors(int architecture) { return limits_of(architecture).multiprocessors; }
 
 std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
                                   const Config& config) {

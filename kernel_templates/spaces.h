@@ -36,6 +36,9 @@ std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& tra
 // at most: CUDA C++ Programming Guide, technical specifications. Of an unknown one what all have.
 std::int64_t max_shared_bytes(int architecture);
 
+// The multiprocessors of a usual GPU of that compute capability, where no GPU is there to ask.
+int usual_multiprocessors(int architecture);
+
 inline constexpr int kMaxVectorWidth = 8;
 
 // Whether kernels convert the operand's elements first (Operand::is_converted).

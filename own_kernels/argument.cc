@@ -5,10 +5,12 @@
 #include <cmath>
 #include <format>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
+#include "kernel_templates/float8.h"
 #include "own_kernels/json_fields.h"
 
 namespace dorajit::own_kernels {
@@ -94,7 +96,12 @@ Status read_scalar(Argument& argument, const Json& json) {
   argument.tuned =
       value.is_boolean() ? static_cast<double>(value.get<bool>()) : value.get<double>();
   const kernels::IntegerType* const integer = argument.integer();
-  if (integer == nullptr) return {};
+  if (integer == nullptr) {
+    const double most = largest_of(*parse_type_name(argument.type));
+    if (std::abs(*argument.tuned) <= most) return {};
+    return refuse(std::format("has for `{}` the value {} for tuning, beyond {:.6g}, the largest {}",
+                              argument.name, *argument.tuned, most, argument.type));
+  }
   const auto [least, most] = range_of(*integer);
   if (*argument.tuned >= least && *argument.tuned <= most &&
       *argument.tuned == std::floor(*argument.tuned)) {
@@ -133,6 +140,22 @@ Status read_tensor_map(Argument& argument, const Json& json) {
 }
 
 }  // namespace
+
+double largest_of(ElementType type) {
+  if (const kernels::Float8Type* const float8 = kernels::as_float8(type)) return float8->largest;
+  switch (type) {
+    case ElementType::kFloat32:
+      return std::numeric_limits<float>::max();
+    case ElementType::kBfloat16:
+      return 0x1.fep127;
+    case ElementType::kFloat16:
+      return 65504;
+    case ElementType::kFloat64:
+      return std::numeric_limits<double>::max();
+    default:
+      return std::numeric_limits<double>::infinity();
+  }
+}
 
 std::unexpected<Error> refuse_description(std::string_view what) {
   return fail(StatusCode::kInvalidArgument, std::format("kernel description: {}", what));

@@ -54,6 +54,9 @@ std::optional<std::int64_t> constant_of(std::string_view dimension);
 std::string_view type_name(kernels::ElementType type, bool is_native_type = false);
 // Of all these names.
 std::optional<kernels::ElementType> parse_type_name(std::string_view name);
+
+// The largest finite number of a floating-point type; infinity for the others.
+double largest_of(kernels::ElementType type);
 bool is_native_type(std::string_view name);  // "__half", ...
 std::string type_names();                    // "float32, bfloat16, ..."
 

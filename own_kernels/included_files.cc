@@ -45,7 +45,11 @@ constexpr std::string_view kSizes =
     "using size_t = decltype(sizeof(0)); using ptrdiff_t = long;\n"
     "namespace std { using ::size_t; using ::ptrdiff_t; using nullptr_t = decltype(nullptr); }\n";
 constexpr std::pair<std::string_view, std::string_view> kStandardHeaders[] = {
-    {"cstdint", kIntegers}, {"stdint.h", kIntegers}, {"cstddef", kSizes}, {"stddef.h", kSizes}};
+    {"cstdint", kIntegers},
+    {"stdint.h", kIntegers},
+    {"cstddef", kSizes},
+    {"stddef.h", kSizes},
+    {"stdlib.h", kSizes}};
 
 std::unexpected<Error> refuse_include(std::string what) {
   return fail(StatusCode::kInvalidArgument, "kernel description: \"include\" " + std::move(what));

@@ -20,8 +20,8 @@ std::vector<std::string_view> headers_of_types(const Description& description);
 
 // Fills `included` of a description that was written by a user: with what its source and headers
 // include from the folders of `include`, and what that includes, whatever the conditions around the
-// lines. Includes of macros are not followed. <cstdint> and <cstddef> are found without a folder.
-// kInvalidArgument for folders and files that cannot be read.
+// lines. Includes of macros are not followed. <cstdint>, <cstddef> and <stdlib.h> are found without
+// a folder. kInvalidArgument for folders and files that cannot be read.
 Status read_included_files(Description& description);
 
 // Fills the texts of `included` of a description that was kept, from where they were kept with it.

@@ -286,8 +286,9 @@ kernels::Program own_program(const kernels::Variant& variant, const kernels::Con
   prelude += std::format("#line 1 \"{}\"\n", description.source.name);
 
   std::string entries;
-  // Valid in any scope, so that a source without its last brace is refused for that alone.
-  std::string check = "\n";
+  // Valid in any scope, so that a source without its last brace is refused for that alone. The
+  // source may have macros of these names.
+  std::string check = "\n#undef static_assert\n#undef decltype\n";
   for (const Launch& launch : description.launches) {
     const std::string entry = instantiated_entry(own, variant, config, launch.entry);
     if (!entries.empty()) entries += kernels::Program::kBetweenEntries;

@@ -49,6 +49,11 @@ std::string why_not_on(const Variant& variant, const Sizes& sizes, const Config&
     if (sizes[i] <= stride.most) continue;
     return std::format("its stride `{}` is {}, more than {}", stride.name, sizes[i], stride.most);
   }
+  for (const auto& [index, expression] : own.computed_sizes) {
+    if (sizes[index] != 0) continue;  // what is negative is taken for 0
+    const auto value = expression.evaluate(sizes);
+    if (value && *value < 0) return std::format("its `{}` is {}", expression.text(), *value);
+  }
   const Values values = values_of(own, sizes, config, traits.processors);
   if (own.constraint) {
     const auto holds = own.constraint->evaluate(values);

@@ -80,6 +80,13 @@ Status read_value_limits(OwnOperation& own) {
       if ((types & 1U << static_cast<unsigned>(integer.type)) == 0) continue;
       return refuse("ranges", argument, "whose elements may be integers; they have \"limits\"");
     }
+    for (int type = 0; type < 32; ++type) {
+      const double most = largest_of(kernels::ElementType{type});
+      if ((types >> type & 1U) == 0 || (-most <= range.least && range.most <= most)) continue;
+      return refuse(
+          "ranges", argument,
+          std::format("whose range is beyond {:.6g}, the largest number of its type", most));
+    }
     own.all_operands[operand].range = range;
   }
   return {};

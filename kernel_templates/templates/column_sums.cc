@@ -29,7 +29,8 @@ std::int64_t shared_bytes_of(const Variant& variant, const Config& config) {
       row += element_size(variant.types[i]);
     }
   }
-  const std::int64_t node = operation.num_sums() * size_in_bytes(compute_type(variant));
+  const std::int64_t node =
+      std::int64_t{operation.num_sums()} * size_in_bytes(compute_type(variant));
   const std::int64_t elements =
       std::int64_t{config[kWarps]} * kThreadsPerWarp * config[kVectorWidth];
   return elements * std::max(config[kUnroll] * row, node);
@@ -146,7 +147,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   const bool is_valid = kind == DeviceKind::kCpu ? is_valid_for_cpu_column_sums(*config)
                                                  : is_valid_for_cuda_column_sums(*config);
   if (!is_valid) return kNotAllowed;
-  const std::string why = why_beyond_limits(variant, kind, *config, kTallestSumProgram);
+  std::string why = why_beyond_limits(variant, kind, *config, kTallestSumProgram);
   if (kind == DeviceKind::kCpu || !why.empty()) return why;
   return why_beyond_shared_memory(shared_bytes_of(variant, named), traits);
 }

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <format>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "runtime/base/printable_text.h"
 
@@ -76,8 +79,21 @@ std::string reason_in(std::string_view message) {
 
 Result<Json> parse_json(std::string_view text) {
   DORAJIT_TRY(check_limits(text));
+  std::vector<std::set<std::string>> keys;  // of the objects around the place
+  std::optional<std::string> twice;
+  const auto note_keys = [&](int, Json::parse_event_t event, Json& value) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
+      twice = value.get<std::string>();
+    }
+    return true;
+  };
   try {
-    return Json::parse(text);
+    Json parsed = Json::parse(text, note_keys);
+    if (!twice) return parsed;
+    return fail(StatusCode::kInvalidArgument,
+                std::format("an object has the key \"{}\" twice", printable_line(*twice)));
   } catch (const Json::parse_error& error) {
     return fault_at(text, std::clamp(error.byte, std::size_t{1}, text.size() + 1) - 1,
                     reason_in(error.what()));

@@ -28,11 +28,12 @@ std::optional<int> cuda_arch_number(std::string_view arch) {
   return number;
 }
 
-kernels::SpaceTraits traits_of(const Target& target, int processors) {
-  const bool is_cpu = target.kind == kernels::DeviceKind::kCpu;
+kernels::SpaceTraits traits_of(const Target& target) {
+  if (target.kind == kernels::DeviceKind::kCpu) return {.kind = target.kind};
+  const int architecture = cuda_arch_number(target.arch).value_or(0);
   return {.kind = target.kind,
-          .processors = processors,
-          .architecture = is_cpu ? 0 : cuda_arch_number(target.arch).value_or(0)};
+          .processors = kernels::usual_multiprocessors(architecture),
+          .architecture = architecture};
 }
 
 std::string artifact_key(const CompileRequest& request, const std::string& options,

@@ -29,8 +29,8 @@ Target cuda_target(int major, int minor);
 // The number in "sm_90a"; nothing if the text names no architecture.
 std::optional<int> cuda_arch_number(std::string_view arch);
 
-// The traits that all devices of the target share. The number of processors is not one of them.
-kernels::SpaceTraits traits_of(const Target& target, int processors = 1);
+// The traits of a usual device of the target: its number of processors is not that of all.
+kernels::SpaceTraits traits_of(const Target& target);
 
 struct CompileRequest {
   kernels::Variant variant;

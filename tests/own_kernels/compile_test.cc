@@ -174,6 +174,13 @@ TEST_F(OwnKernelCompileTest, ErrorsNameTheLinesOfTheUsersSource) {
   EXPECT_EQ(error_of(in_process.compile(request(json, ElementType::kFloat32, kConfig))), error);
 }
 
+TEST_F(OwnKernelCompileTest, MacrosOfTheSourceDoNotHideParameters) {
+  const Json json = with(swiglu(), {{"/source",
+                                     "#define static_assert(...)\n#define decltype(...) int\n"
+                                     "template <int, int> __global__ void swiglu(const T*) {}\n"}});
+  EXPECT_THAT(error_of(compile(json)).message, HasSubstr("must have 4 parameters"));
+}
+
 // A launch hands over untyped bytes, so that such a kernel would read and write anything.
 TEST_F(OwnKernelCompileTest, ParametersThatAreNotAsDescribedAreNamed) {
   const std::string wrong = "' must be of type '";

@@ -237,6 +237,8 @@ TEST(RangesTest, RefusedRangeIsNamed) {
        {{{"/ranges/table", 1}}, "has for `table` what is no [least, most]"},
        {{{"/ranges/table", {2, 1}}}, "has for `table` what is no [least, most]"},
        {{{"/ranges/table", {-1.5e308, 1.5e308}}}, "has for `table` what is no [least, most]"},
+       {{{"/ranges/table", {0, 4e38}}},
+        "has `table`, whose range is beyond 3.40282e+38, the largest number of its type"},
        {{{"/ranges/no", {0, 1}}}, "\"ranges\" has `no`, which is no tensor"},
        {{{"/ranges/out", {0, 1}}}, "has `out`, which is only written"},
        {{{"/ranges/ids", {0, 1}}}, "has `ids`, whose elements may be integers"}});

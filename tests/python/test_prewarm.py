@@ -305,6 +305,27 @@ def test_wrong_config_is_named(tmp_path, config, said):
     assert said in prewarmed("--model", str(tmp_path), status=2)[1]
 
 
+_VISION = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "image_size": 32,
+           "patch_size": 16}
+_TEXT = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 128}
+
+
+@pytest.mark.parametrize("model, options, status, said", [
+    ("llava", [], 0, "DoRA layers for images were not recorded, such as base_model.model.model.vision_tower"),
+    ("llava", ["--image"], 2, "the inputs of LlavaForConditionalGeneration with an image are not known here"),
+    ("siglip", [], 2, "does not take the inputs that it was given"),
+])
+def test_layers_that_no_call_reaches_are_named(tmp_path, model, options, status, said):
+    configs = {"llava": {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "image_token_index": 5,
+                         "vision_config": {"model_type": "clip_vision_model", **_VISION},
+                         "text_config": {"model_type": "llama", **_TEXT}},
+               "siglip": {"model_type": "siglip", "architectures": ["SiglipModel"], "text_config": _TEXT,
+                          "vision_config": _VISION}}
+    (tmp_path / "config.json").write_text(json.dumps(configs[model]))
+    assert said in prewarmed("--model", str(tmp_path), "--tokens", "64", "--arch", "sm_90", "--list", *options,
+                             status=status)[1]
+
+
 def test_model_without_layers_of_dorajit_is_noted():
     assert "nothing was recorded" in prewarmed("--model", "test_prewarm:plain", "--arch", "sm_90", "--list")[1]
     with pytest.warns(RuntimeWarning, match="nothing was recorded"):

@@ -78,6 +78,12 @@ TEST(JsonTextTest, ByteOrderMarkAndZeroByteAreRefused) {
   EXPECT_FALSE(parse_json(std::string("\"a\0b\"", 5)));
 }
 
+TEST(JsonTextTest, KeyThatOccursTwiceIsRefused) {
+  EXPECT_EQ(refusal_of(R"({"a": {"b": 1, "c": 2}, "b": [{"a": 1}], "c": {"b": 1, "b": 1}})"),
+            "an object has the key \"b\" twice");
+  EXPECT_TRUE(parse_json(R"([{"a": {"a": 1}}, {"a": [{"a": 1}, {"a": 2}]}])"));
+}
+
 TEST(JsonTextTest, NumberThatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal_of("[1e999]"), HasSubstr("1e999"));
 }

@@ -174,10 +174,9 @@ Status list(const Invocation& invocation, const PrewarmProblems& problems,
 }
 
 // A call is refused where the default config does not fit, and such sizes are not tuned.
-Status check_default_fits(const launch::Problem& problem, const compile::Target& target) {
+Status check_default_fits(const launch::Problem& problem, const kernels::SpaceTraits& traits) {
   const kernels::Template& used = kernels::template_of(problem.variant);
   if (!used.fits_by_call) return {};
-  const kernels::SpaceTraits traits = compile::traits_of(target);
   const kernels::Config standard = kernels::default_config(
       problem.variant, traits, problem.vector_width, problem.largest_sizes());
   const std::string why =
@@ -196,9 +195,10 @@ Result<PrewarmReport> plan(const PrewarmProblems& problems,
   PrewarmReport report;
   for (const compile::Target& target : targets) {
     DORAJIT_ASSIGN(const std::vector<launch::Problem> wanted, problems.on(target.kind));
-    for (const launch::Problem& one : wanted) DORAJIT_TRY(check_default_fits(one, target));
     const bool is_here = here && here->device->info().target == target;
     const device::DeviceInfo* info = is_here ? &here->device->info() : nullptr;
+    const kernels::SpaceTraits traits = is_here ? info->traits : compile::traits_of(target);
+    for (const launch::Problem& one : wanted) DORAJIT_TRY(check_default_fits(one, traits));
     if (target.kind == DeviceKind::kCpu && info == nullptr) {
       DORAJIT_ASSIGN(const device::Device* cpu, parts.engine->device({}));
       info = &cpu->info();

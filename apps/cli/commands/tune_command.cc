@@ -192,7 +192,12 @@ Result<ExitCode> run_tune(const Invocation& invocation, const TuneOptions& optio
         tuned.winner = store.find_overlay_winner(fingerprint, launch::to_text(problem));
       } else if (answer.origin != launch::ConfigOrigin::kDefault &&
                  answer.origin != launch::ConfigOrigin::kPinned) {
-        tuned.winner = store.find_winner(fingerprint, launch::to_text(problem));
+        const autotune::TuningSession here(problem, chosen.device->info(),
+                                           autotune::space_kind(engine.settings()));
+        tuned.winner = store
+                           .find_history(fingerprint, here.problem_text, cache::LockWait::kLong,
+                                         &here.environment)
+                           .winner;
       }
       if (tuned.winner) tuned.trials = trials_of(*tuned.winner, store);
       results.push_back(std::move(tuned));

@@ -66,6 +66,27 @@ TEST_F(CliPrewarmSpaces, DefaultThatDoesNotFitIsRefused) {
                                      "does not hold, with n = 128, BLOCK = 256"));
 }
 
+TEST_F(CliPrewarmSpaces, DimensionThatIsNegativeInEverySizeIsRefused) {
+  const std::string file = sandbox_.write("cut.json", R"json({
+    "name": "cut", "entry": "cut", "grid": "1", "block": "1", "key": ["bucket(n)"],
+    "source": "__global__ void cut(const float* x, float* out, long long n) {}",
+    "arguments": [["x", "in", "float32[n - 5000]"], ["out", "out", "float32[n]"], ["n", "int64"]]})json");
+  const CliResult refused =
+      sandbox_.run({"prewarm", "--arch", "sm_90", "--kernel", file, "--with", "n=4096"});
+  if (refused.exit_code == kUnavailable) GTEST_SKIP() << refused.err;
+  EXPECT_EQ(refused.exit_code, kUsage);
+  EXPECT_THAT(refused.err, HasSubstr("are refused: its `n - 5000` is -904"));
+}
+
+TEST_F(CliPrewarmSpaces, MultiprocessorsWithoutAGpuAreThoseOfAUsualOne) {
+  const std::string fields = "\"constraint\": \"multiprocessors == 132\",";
+  const std::string file = scale_kernel(sandbox_, "", fields);
+  const CliResult done = sandbox_.run({"prewarm", "--arch", "sm_90", "--kernel", file, "--with",
+                                       "n=128", "--type", "f32", "--configs", "1"});
+  if (done.exit_code == kUnavailable) GTEST_SKIP() << done.err;
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+}
+
 TEST_F(CliPrewarmSpaces, OwnKernelNeedsAProblemAndAGpuArchitecture) {
   const std::string file = scale_kernel(sandbox_);
   EXPECT_THAT(sandbox_.run({"prewarm", "--arch", "sm_90", "--kernel", file}),

@@ -62,12 +62,13 @@ def _parser():
     add("--alpha", type=_finite, metavar="A", help="lora_alpha [the rank]")
     add("--targets", metavar="NAME,...", help="target_modules; a single name with a character of a regular expression is "
         "one [all-linear]")
-    add("--tokens", type=_counts, metavar="N,...", help=f"tokens of a sequence [{','.join(map(str, _TOKENS))}]")
+    add("--tokens", type=_counts, metavar="N,...", help="tokens of a sequence, of the decoder's where there is an "
+        f"encoder [{','.join(map(str, _TOKENS))}]")
     add("--batch", type=_count, metavar="N", help="sequences, or images, in a step [1]")
     add("--image", action="store_true", default=None, help="the first sequence begins with an image")
     add("--recipe", choices=models.RECIPES, default="float32-adapters", help="bf16: adapters in bf16; float32-adapters: "
-        "in float32, as PEFT makes them; autocast: these with autocast to bf16; nf4: these over a base of 4 bits; of a "
-        "function's model only whether there is autocast [float32-adapters]")
+        "in float32, as PEFT makes them; autocast: these with autocast to bf16, generation included; nf4: these over a "
+        "base of 4 bits; of a function's model only whether there is autocast [float32-adapters]")
     add("--dropout", type=_share, metavar="P", help="lora_dropout [0]")
     add("--checkpoint", action="store_true", default=None, help="with gradient checkpointing")
     add("--inference", action="store_true", help="no training")
@@ -115,6 +116,14 @@ def _model(given, made):
         model.gradient_checkpointing_enable({"use_reentrant": False})
     inputs = [models.inputs_of(model, tokens, given.batch, given.image, dtype) for tokens in given.tokens]
     return adapted, inputs, autocast
+
+
+def _layers_of_towers(model):
+    """The names of DoRA layers in a part of the model for images."""
+    if getattr(getattr(model, "config", None), "vision_config", None) is None:
+        return []
+    return [name for name, one in model.named_modules()
+            if "vis" in name and getattr(one, "lora_magnitude_vector", None)]
 
 
 def _recorded(given, targets, model, inputs, autocast):
@@ -165,7 +174,16 @@ def main(arguments=None):
         passes.check(model)
     except (ImportError, OSError, ValueError) as error:
         parser.exit(2, f"error: {error}\n")
-    found = _recorded(given, targets, model, inputs, autocast)
+    try:
+        found = _recorded(given, targets, model, inputs, autocast)
+    except Exception as error:  # of any type: the model's own
+        if given.function or isinstance(error, (errors.Error, ValueError)):
+            raise
+        parser.exit(2, f"error: the model of {given.model} does not take the inputs that it was given ({error}); "
+                    f"{models.OWN_FUNCTION}\n")
+    if unseen := [] if given.image else _layers_of_towers(model):
+        print(f"note: {len(unseen)} DoRA layers for images were not recorded, such as {unseen[0]}; give --image",
+              file=sys.stderr)
     if not any(found.values()):
         print("note: nothing was recorded: the model has no DoRA layers, and calls nothing of dorajit", file=sys.stderr)
     if given.list:

@@ -14,6 +14,8 @@ RECIPES = {
     "autocast": (torch.bfloat16, True, torch.bfloat16, False),
     "nf4": (torch.bfloat16, True, torch.bfloat16, True),
 }
+OWN_FUNCTION = ("build the model in a function that also returns the inputs of a call, and pass --model "
+                "package.module:function")
 _BLOCK, _GROUP = 64, 256  # weights of a scale, and scales of a group, of bitsandbytes
 
 
@@ -174,7 +176,10 @@ def _inputs_of(model, tokens, batch, image):
     if image:
         if getattr(config, "vision_config", None) is None:
             raise ValueError("--image would have no effect: the model takes text alone")
-        _add_image(given, config)
+        try:
+            _add_image(given, config)
+        except (AttributeError, TypeError):  # the config has other fields than those of the kinds below
+            raise ValueError(f"the inputs of {kind} with an image are not known here; {OWN_FUNCTION}") from None
     return given
 
 
@@ -227,8 +232,7 @@ def _of_diffusers(config, kind, tokens, batch):
                                           "time_ids": torch.zeros(batch, 6, device="meta")}
         return given
     if kind != "FluxTransformer2DModel":
-        raise ValueError(f"the inputs of diffusers' {kind} are not known here; build the model in a function that also "
-                         "returns them, and pass --model package.module:function")
+        raise ValueError(f"the inputs of diffusers' {kind} are not known here; {OWN_FUNCTION}")
     text = min(tokens, 512)
     guidance = {"guidance": torch.empty(batch, device="meta")} if config.guidance_embeds else {}
     return {**guidance, "hidden_states": torch.empty(batch, tokens, config.in_channels, device="meta"),
