@@ -211,7 +211,7 @@ TEST_F(IncludedFilesCompileTest, FilesBesideEachOtherAreFound) {
   write("a/two.h", "#pragma once\n#include <cstddef>\nconstexpr std::size_t kTwo = 2;\n");
   write("b/three.h", "#pragma once\n#include <stdint.h>\nconstexpr int64_t kThree = 3;\n");
   expect_compiles(
-      including("#include <a/one.h>\n#include <cstdint>\n"
+      including("#include <a/one.h>\n#include <cstdint>\n#include <stdlib.h>\n"
                 "static_assert(kTwo + kThree == 5 && sizeof(std::uint16_t) == 2);"));
 }
 
