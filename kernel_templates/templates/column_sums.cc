@@ -36,43 +36,37 @@ std::int64_t shared_bytes_of(const Variant& variant, const Config& config) {
   return elements * std::max(config[kUnroll] * row, node);
 }
 
-int half_width(int width) { return width > 1 ? width / 2 : 1; }
-
 void add_slim(std::vector<Config>& space, int width) {
   const int half = half_width(width);
-  for (const StreamingConfig& config : {
-           sums_config(16, 16, 256, 8, kDefault, width),
-           sums_config(8, 8, 256, 4, kDefault, width),
-           sums_config(8, 8, 256, 8, kStreamLoads, width),
-           sums_config(4, 4, 256, 8, kDefault, width),
-           sums_config(8, 4, 512, 8, kDefault, width),
-           sums_config(16, 16, 512, 4, kDefault, width),
-           sums_config(8, 16, 2048, 8, kDefault, width),
-           sums_config(8, 32, 2048, 8, kDefault, width),
-           sums_config(8, 16, 256, 2, kDefault, width),
-           sums_config(8, 32, 2048, 4, kDefault, half),
-           sums_config(16, 64, 2048, 4, kDefault, half),
-       }) {
-    add_once(space, config);
-  }
+  add_once(space, {
+                      sums_config(16, 16, 256, 8, kDefault, width),
+                      sums_config(8, 8, 256, 4, kDefault, width),
+                      sums_config(8, 8, 256, 8, kStreamLoads, width),
+                      sums_config(4, 4, 256, 8, kDefault, width),
+                      sums_config(8, 4, 512, 8, kDefault, width),
+                      sums_config(16, 16, 512, 4, kDefault, width),
+                      sums_config(8, 16, 2048, 8, kDefault, width),
+                      sums_config(8, 32, 2048, 8, kDefault, width),
+                      sums_config(8, 16, 256, 2, kDefault, width),
+                      sums_config(8, 32, 2048, 4, kDefault, half),
+                      sums_config(16, 64, 2048, 4, kDefault, half),
+                  });
 }
 
 // The last three are for few rows or columns.
 void add_slim_of_several(std::vector<Config>& space, int width) {
   const int half = half_width(width);
-  for (const StreamingConfig& config : {
-           sums_config(16, 16, 256, 4, kStreamAll, width),
-           sums_config(8, 16, 256, 8, kDefault, width),
-           sums_config(8, 32, 256, 4, kDefault, width),
-           sums_config(8, 8, 256, 4, kDefault, width),
-           sums_config(8, 8, 256, 8, kDefault, width),
-           sums_config(4, 4, 256, 8, kDefault, width),
-           sums_config(16, 16, 512, 4, kDefault, half),
-           sums_config(8, 4, 512, 8, kDefault, half),
-           sums_config(8, 16, 256, 2, kDefault, half),
-       }) {
-    add_once(space, config);
-  }
+  add_once(space, {
+                      sums_config(16, 16, 256, 4, kStreamAll, width),
+                      sums_config(8, 16, 256, 8, kDefault, width),
+                      sums_config(8, 32, 256, 4, kDefault, width),
+                      sums_config(8, 8, 256, 4, kDefault, width),
+                      sums_config(8, 8, 256, 8, kDefault, width),
+                      sums_config(4, 4, 256, 8, kDefault, width),
+                      sums_config(16, 16, 512, 4, kDefault, half),
+                      sums_config(8, 4, 512, 8, kDefault, half),
+                      sums_config(8, 16, 256, 2, kDefault, half),
+                  });
 }
 
 void add_grid(std::vector<Config>& space, int width) {
@@ -82,7 +76,7 @@ void add_grid(std::vector<Config>& space, int width) {
         for (const int unroll : {1, 2, 4, 8}) {
           for (const CachePolicy policy : {kDefault, kStreamAll, kStreamLoads}) {
             const StreamingConfig config = sums_config(warps, lanes, rows, unroll, policy, width);
-            if (is_valid_for_cuda_column_sums(config)) add_once(space, config);
+            if (is_valid_for_cuda_column_sums(config)) add_once(space, {config});
           }
         }
       }

@@ -17,27 +17,23 @@ StreamingConfig streaming_config(int warps, int vectors, int rows, int unroll, C
   return cuda_config(warps, warps * kThreadsPerWarp * vectors, rows, unroll, policy, width);
 }
 
-int half_width(int width) { return width > 1 ? width / 2 : 1; }
-
 // The configs that were fastest, or close to it, for some size on an H200 when every config of the
 // grid was measured (docs/performance.md), and those that differ most from them, for other GPUs.
 void add_slim(std::vector<Config>& space, int width) {
   const int half = half_width(width);
-  for (const StreamingConfig& config : {
-           streaming_config(1, 1, 1, 1, kDefault, half),
-           streaming_config(2, 1, 1, 1, kDefault, width),
-           streaming_config(2, 1, 1, 1, kStreamLoads, width),
-           streaming_config(4, 1, 1, 1, kStreamAll, half),
-           streaming_config(4, 2, 1, 1, kDefault, half),
-           streaming_config(8, 1, 1, 1, kDefault, width),
-           streaming_config(16, 1, 1, 1, kDefault, width),
-           streaming_config(1, 2, 2, 2, kStreamLoads, width),
-           streaming_config(2, 1, 2, 2, kDefault, width),
-           streaming_config(4, 1, 2, 2, kStreamLoads, width),
-           streaming_config(8, 1, 2, 2, kDefault, width),
-       }) {
-    add_once(space, config);
-  }
+  add_once(space, {
+                      streaming_config(1, 1, 1, 1, kDefault, half),
+                      streaming_config(2, 1, 1, 1, kDefault, width),
+                      streaming_config(2, 1, 1, 1, kStreamLoads, width),
+                      streaming_config(4, 1, 1, 1, kStreamAll, half),
+                      streaming_config(4, 2, 1, 1, kDefault, half),
+                      streaming_config(8, 1, 1, 1, kDefault, width),
+                      streaming_config(16, 1, 1, 1, kDefault, width),
+                      streaming_config(1, 2, 2, 2, kStreamLoads, width),
+                      streaming_config(2, 1, 2, 2, kDefault, width),
+                      streaming_config(4, 1, 2, 2, kStreamLoads, width),
+                      streaming_config(8, 1, 2, 2, kDefault, width),
+                  });
 }
 
 void add_grid(std::vector<Config>& space, int width) {
@@ -47,7 +43,7 @@ void add_grid(std::vector<Config>& space, int width) {
         for (const int unroll : {1, 2, 4}) {
           if (rows % unroll != 0 || vectors * unroll > 4) continue;
           for (const CachePolicy policy : {kDefault, kStreamAll, kStreamLoads}) {
-            add_once(space, streaming_config(warps, vectors, rows, unroll, policy, width));
+            add_once(space, {streaming_config(warps, vectors, rows, unroll, policy, width)});
           }
         }
       }

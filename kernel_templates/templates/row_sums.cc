@@ -22,7 +22,7 @@ void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
         for (const CachePolicy policy : {kDefault, kStreamAll}) {
           if (kind == SpaceKind::kSlim && warps == 8 && policy == kStreamAll) continue;
           const StreamingConfig config = sums_config(warps, lanes, unroll, policy, width);
-          if (is_valid_for_cuda_row_sums(config)) add_once(space, config);
+          if (is_valid_for_cuda_row_sums(config)) add_once(space, {config});
         }
       }
     }

@@ -42,7 +42,7 @@ void add_cpu(std::vector<Config>& space, const CpuChoices& choices, int processo
     for (const int rows : choices.rows) {
       for (const CachePolicy policy : choices.policies) {
         for (const int workers : worker_choices(processors, kind)) {
-          add_once(space, cpu_config(block, workers, rows, policy));
+          add_once(space, {cpu_config(block, workers, rows, policy)});
         }
       }
     }
@@ -93,9 +93,11 @@ std::string streaming_expression(const Config& config) {
       config[kUnroll], config[kCaching]);
 }
 
-void add_once(std::vector<Config>& space, const StreamingConfig& config) {
-  const Config named = as_config(config);
-  if (!std::ranges::contains(space, named)) space.push_back(named);
+void add_once(std::vector<Config>& space, std::initializer_list<StreamingConfig> configs) {
+  for (const StreamingConfig& config : configs) {
+    const Config named = as_config(config);
+    if (!std::ranges::contains(space, named)) space.push_back(named);
+  }
 }
 
 Config default_config(const StreamingSpace& space, const Variant& variant,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,8 +56,11 @@ std::string streaming_expression(const Config& config);
 StreamingConfig cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy,
                             int width);
 
-// Adds the config unless the space contains it.
-void add_once(std::vector<Config>& space, const StreamingConfig& config);
+// Adds each config unless the space contains it.
+void add_once(std::vector<Config>& space, std::initializer_list<StreamingConfig> configs);
+
+// Half as many elements an access, where there is more than one.
+constexpr int half_width(int width) { return width > 1 ? width / 2 : 1; }
 
 // The configs to try on a CPU, except for numbers of workers.
 struct CpuChoices {
